@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// The one table of LOOM_* environment variables. They are read once, at the first use of the
+// device, and checked: a name that is not in the table or a value that does not parse is an error
+// that says what was expected. Thread: options() may be called from any thread.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace loom {
+
+enum class MemoryMode { kUnified, kIsolated };
+
+/// What happens when an operator takes the synchronous fallback.
+enum class FallbackMode { kAllow, kWarn, kError };
+
+struct Options {
+  int devices = 0;           ///< LOOM_DEVICES: number of devices; 0 = one per NUMA node
+  int threads = 0;           ///< LOOM_THREADS: cores of each device; 0 = its share of the host's
+  MemoryMode memory = MemoryMode::kUnified;  ///< LOOM_MEMORY: unified | isolated
+  std::size_t memory_limit = 0;  ///< LOOM_MEMORY_LIMIT: bytes per device, e.g. 512M, 8G; 0 = its
+                                 ///< share of the host's memory
+  bool launch_blocking = false;  ///< LOOM_LAUNCH_BLOCKING: every launch waits for its kernel
+  std::int64_t spin_ns = 30'000;  ///< LOOM_SPIN_US (microseconds): how long an idle thread spins
+  FallbackMode fallback = FallbackMode::kAllow;  ///< LOOM_FALLBACK: allow | warn | error
+};
+
+/// One row of the table, for documentation and for the command line's `env` listing.
+struct OptionInfo {
+  std::string_view name;           ///< the environment variable
+  std::string_view default_value;  ///< as a user would write it
+  std::string_view help;
+};
+
+/// The options of this process, read from the environment at the first call.
+/// Throws: loom::Error naming the variable, its value and what was expected; again at every call.
+[[nodiscard]] const Options& options();
+
+/// Reads the options from `environment` ("NAME=value" strings, null-terminated array).
+/// Throws: as options().
+[[nodiscard]] Options parse_options(const char* const* environment);
+
+[[nodiscard]] std::span<const OptionInfo> option_table() noexcept;
+
+}  // namespace loom

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// The one door to device memory: host_address() turns the address that tensors show into the one
+// that kernels may touch. All devices share one reservation of address space. In unified mode both
+// addresses are the same. In isolated mode device addresses are never readable, and the memory
+// lies `shadow_offset` above them, so a stray host access faults (fault.h says whose it was).
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace loom {
+
+namespace detail {
+// Written once, before the first device address exists; every reader got its address from an
+// allocation that happened after, so relaxed is enough.
+extern std::atomic<std::ptrdiff_t> g_shadow_offset;
+}  // namespace detail
+
+[[nodiscard]] inline std::ptrdiff_t shadow_offset() noexcept {
+  return detail::g_shadow_offset.load(std::memory_order_relaxed);
+}
+
+/// Null stays null.
+[[nodiscard]] inline void* host_address(const void* device_address) noexcept {
+  if (device_address == nullptr) return nullptr;
+  return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(device_address) +
+                                 static_cast<std::uintptr_t>(shadow_offset()));
+}
+
+/// The inverse of host_address.
+[[nodiscard]] inline void* device_address(const void* host_address) noexcept {
+  if (host_address == nullptr) return nullptr;
+  return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(host_address) -
+                                 static_cast<std::uintptr_t>(shadow_offset()));
+}
+
+/// The device whose memory holds this device address, or -1.
+[[nodiscard]] int device_of_address(const void* device_address) noexcept;
+
+}  // namespace loom

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// An arena is a device's memory: a range of the shared reservation from which segments (2 MiB
+// granules, huge pages advised) are mapped and given back to the system. It is what the caching
+// allocator takes its segments from. Thread: all members may be called from any thread.
+
+#include <cstddef>
+#include <map>
+
+#include "loom/base/mutex.h"
+
+namespace loom {
+
+/// Where an allocator gets memory from. Implemented by Arena, and by fakes in tests.
+class SegmentSource {
+ public:
+  virtual ~SegmentSource() = default;
+
+  /// Maps `bytes` (rounded up to the granularity) of zeroed memory and returns its device address;
+  /// null when the limit or the system refuses.
+  [[nodiscard]] virtual void* map_segment(std::size_t bytes) = 0;
+  /// Gives a whole segment back to the system. Requires: mapped with the same `bytes`.
+  virtual void unmap_segment(void* segment, std::size_t bytes) noexcept = 0;
+  /// Segments are multiples of this, and aligned to it.
+  [[nodiscard]] virtual std::size_t granularity() const noexcept = 0;
+  /// Bytes that may be mapped at once.
+  [[nodiscard]] virtual std::size_t limit() const noexcept = 0;
+  /// Bytes that are mapped now.
+  [[nodiscard]] virtual std::size_t mapped() const noexcept = 0;
+};
+
+/// The memory of one device.
+class Arena final : public SegmentSource {
+ public:
+  /// Takes the part of the reservation that belongs to `device`, of `limit` bytes.
+  Arena(int device, std::size_t limit);
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  [[nodiscard]] void* map_segment(std::size_t bytes) override;
+  void unmap_segment(void* segment, std::size_t bytes) noexcept override;
+  [[nodiscard]] std::size_t granularity() const noexcept override;
+  [[nodiscard]] std::size_t limit() const noexcept override;
+  [[nodiscard]] std::size_t mapped() const noexcept override;
+
+ private:
+  const int device_;
+  const std::size_t limit_;
+  std::byte* begin_ = nullptr;
+  std::byte* end_ = nullptr;
+  mutable Mutex mutex_;
+  std::size_t mapped_ LOOM_GUARDED_BY(mutex_) = 0;
+  // Free ranges of address space, start -> bytes, coalesced. Twice the limit is reserved, so that
+  // fragmentation of addresses does not fail a request that the limit allows.
+  std::map<std::byte*, std::size_t> free_ LOOM_GUARDED_BY(mutex_);
+};
+
+}  // namespace loom

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// The cores of a device. A kernel is a grid of blocks: the worker that runs it publishes the grid
+// and claims blocks itself, and idle cores claim blocks beside it, so that a busy or descheduled
+// core costs its share and no more. The threads are started at the first grid that can use them;
+// idle ones spin briefly, then sleep. There is no OpenMP here.
+// Thread: run() may be called by several workers at once; grids of a higher priority go first.
+
+#include <cstdint>
+#include <memory>
+#include <type_traits>
+
+namespace loom {
+
+class Cores {
+ public:
+  /// `count` cores: the calling worker and up to count - 1 threads of its own.
+  explicit Cores(int count);
+  ~Cores();
+  Cores(const Cores&) = delete;
+  Cores& operator=(const Cores&) = delete;
+
+  [[nodiscard]] int count() const noexcept { return count_; }
+
+  /// Calls body(block) once for every block in [0, blocks), on this thread and on idle cores, and
+  /// returns when all have run. How work is cut into blocks must depend on shapes only, never on
+  /// count(), so that results do not either. A lower `priority` number goes first (as in CUDA).
+  /// Throws: the first exception of a block, after all claimed blocks have ended; blocks not yet
+  /// claimed then are skipped. A grid run from inside a block runs on the calling thread.
+  template <class Body>
+  void run(std::int64_t blocks, Body&& body, int priority = 0) {
+    using Function = std::remove_reference_t<Body>;
+    run_erased(
+        blocks, [](void* context, std::int64_t block) { (*static_cast<Function*>(context))(block); },
+        const_cast<void*>(static_cast<const void*>(&body)), priority);
+  }
+
+ private:
+  using BlockFunction = void (*)(void* context, std::int64_t block);
+  struct State;
+
+  void run_erased(std::int64_t blocks, BlockFunction function, void* context, int priority);
+
+  const int count_;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace loom

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// A device: a set of cores with memory near them, its queues and its arena. Devices are made at
+// the first call of device_count() or device(), and live until the process ends (leaked, so that
+// tensors freed by static destructors still find them). No thread starts before the first command.
+// Thread: everything here may be called from any thread.
+
+#include <memory>
+
+#include "loom/device/arena.h"
+#include "loom/device/cores.h"
+#include "loom/device/properties.h"
+#include "loom/device/queue.h"
+
+namespace loom {
+
+class Device {
+ public:
+  /// Queues of each priority in the pool, beside the default queue.
+  static constexpr int kQueuesPerPriority = 32;
+
+  Device(int index, DeviceProperties properties);
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  [[nodiscard]] int index() const noexcept;
+  [[nodiscard]] const DeviceProperties& properties() const noexcept;
+  [[nodiscard]] Arena& arena() noexcept;
+  [[nodiscard]] Cores& cores() noexcept;
+
+  [[nodiscard]] Queue& default_queue() noexcept;
+  /// Throws: loom::Error when there is no such priority or index.
+  [[nodiscard]] Queue& pool_queue(int priority, int index);
+  /// The next queue of that priority, round robin; priorities outside the range are clamped.
+  [[nodiscard]] Queue& next_pool_queue(int priority);
+
+  /// Waits for all queues. Throws: the first error found, after all queues have been waited for.
+  void synchronize();
+  [[nodiscard]] bool idle() const noexcept;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// Throws: loom::Error for a bad LOOM_* variable, or when used in a forked child (fork.h).
+[[nodiscard]] int device_count();
+/// Throws: as device_count(), and when there is no such device.
+[[nodiscard]] Device& device(int index);
+/// True once some thread of the process has used a device.
+[[nodiscard]] bool device_in_use() noexcept;
+
+}  // namespace loom

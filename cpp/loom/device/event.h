@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// A queue event marks a position in a queue. Its semantics are CUDA's: record() may be repeated and
+// replaces the mark; an event never recorded counts as complete; block() and synchronize() refer
+// to the mark at the time of the call. Without timing, recording submits nothing.
+// Thread: one event may be used by several threads, each call is atomic.
+
+#include <cstdint>
+#include <memory>
+
+#include "loom/base/mutex.h"
+
+namespace loom {
+
+class Queue;
+
+enum class EventTiming { kDisabled, kEnabled };
+
+class QueueEvent {
+ public:
+  explicit QueueEvent(EventTiming timing = EventTiming::kDisabled);
+  ~QueueEvent();
+  QueueEvent(const QueueEvent&) = delete;
+  QueueEvent& operator=(const QueueEvent&) = delete;
+
+  /// Marks everything submitted to `queue` so far.
+  void record(Queue& queue);
+  /// Makes later commands of `queue` wait for the mark.
+  void block(Queue& queue) const;
+  /// True when the mark is reached or there is none.
+  [[nodiscard]] bool query() const;
+  /// Waits on the host for the mark. Throws: what a command up to the mark threw, once.
+  void synchronize() const;
+  /// Nanoseconds from this mark to that of `end`, as the workers reached them.
+  /// Throws: loom::Error unless both were created with timing, recorded, and are complete.
+  [[nodiscard]] std::int64_t elapsed_ns(const QueueEvent& end) const;
+
+  [[nodiscard]] bool recorded() const;
+  /// The device of the queue last recorded on, or -1.
+  [[nodiscard]] int device() const;
+
+ private:
+  struct Mark;
+  const EventTiming timing_;
+  mutable Mutex mutex_;
+  // Shared with the command that stores the timestamp, so that an event may be re-recorded or
+  // destroyed while that is queued.
+  std::shared_ptr<Mark> mark_ LOOM_GUARDED_BY(mutex_);
+};
+
+}  // namespace loom

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// In isolated mode a host access to a device address faults. The handler here writes one message
+// naming the address, the device and, if a describer is set, the allocation, and ends the process
+// with SIGSEGV's default action. Every other fault goes on to the handler that was there before.
+
+#include <cstddef>
+
+namespace loom {
+
+/// Writes a description of the allocation that holds `device_address` into `text` (at most `size`
+/// bytes, null-terminated) and returns true; false when unknown. Runs inside a signal handler:
+/// must neither allocate nor wait for a lock.
+using FaultDescriber = bool (*)(const void* device_address, char* text, std::size_t size) noexcept;
+
+void set_fault_describer(FaultDescriber describer) noexcept;
+
+/// Installs the handler; called when the reservation is made in isolated mode. Idempotent.
+void install_fault_handler();
+
+}  // namespace loom

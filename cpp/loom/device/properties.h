@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// What a device is made of, read from the system once. Values are immutable afterwards.
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace loom {
+
+enum class SimdLevel { kScalar, kAvx2, kAvx512 };
+
+[[nodiscard]] const char* to_string(SimdLevel level) noexcept;
+
+struct DeviceProperties {
+  std::string name;             ///< the processor's model name
+  int core_count = 0;           ///< cores that run this device's kernels
+  std::vector<int> cpus;        ///< the processors they may run on
+  int numa_node = -1;           ///< -1 when the host is split without regard to nodes
+  std::size_t total_memory = 0;  ///< bytes that may be mapped (LOOM_MEMORY_LIMIT)
+  std::size_t l1_cache = 0;     ///< data cache of one core, bytes
+  std::size_t l2_cache = 0;     ///< bytes
+  std::size_t l3_cache = 0;     ///< bytes, shared
+  SimdLevel simd = SimdLevel::kScalar;
+};
+
+/// The properties of all devices that `count` (0 = one per NUMA node), `threads` (0 = a fair
+/// share) and `memory_limit` (0 = a fair share) make of this host. Respects the process's
+/// affinity mask. Throws: loom::Error if the host has fewer cores than devices.
+[[nodiscard]] std::vector<DeviceProperties> enumerate_devices(int count, int threads,
+                                                              std::size_t memory_limit);
+
+}  // namespace loom
