@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Compiler settings shared by all targets, as the interface target loom_flags.
+include_guard(GLOBAL)
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+if(NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  find_program(LOOM_CCACHE ccache)
+  if(LOOM_CCACHE)
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${LOOM_CCACHE})
+  endif()
+endif()
+
+find_package(Threads REQUIRED)
+
+add_library(loom_flags INTERFACE)
+target_compile_options(
+  loom_flags INTERFACE -Wall -Wextra -Werror $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>
+)
+target_compile_definitions(loom_flags INTERFACE $<$<BOOL:${LOOM_CHECKS}>:LOOM_CHECKS=1>)
+if(LOOM_SANITIZER)
+  target_compile_options(
+    loom_flags INTERFACE -fsanitize=${LOOM_SANITIZER} -fno-omit-frame-pointer -g
+                         -fno-sanitize-recover=all
+  )
+  target_link_options(loom_flags INTERFACE -fsanitize=${LOOM_SANITIZER})
+endif()
+target_link_libraries(loom_flags INTERFACE Threads::Threads)
