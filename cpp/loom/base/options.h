@@ -5,6 +5,8 @@
 // device, and checked: a name that is not in the table or a value that does not parse is an error
 // that says what was expected. Thread: options() may be called from any thread.
 
+#include "loom/base/export.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -18,12 +20,12 @@ enum class MemoryMode { kUnified, kIsolated };
 enum class FallbackMode { kAllow, kWarn, kError };
 
 struct Options {
-  int devices = 0;           ///< LOOM_DEVICES: number of devices; 0 = one per NUMA node
-  int threads = 0;           ///< LOOM_THREADS: cores of each device; 0 = its share of the host's
+  int devices = 0;  ///< LOOM_DEVICES: number of devices; 0 = one per NUMA node
+  int threads = 0;  ///< LOOM_THREADS: cores of each device; 0 = its share of the host's
   MemoryMode memory = MemoryMode::kUnified;  ///< LOOM_MEMORY: unified | isolated
-  std::size_t memory_limit = 0;  ///< LOOM_MEMORY_LIMIT: bytes per device, e.g. 512M, 8G; 0 = its
-                                 ///< share of the host's memory
-  bool launch_blocking = false;  ///< LOOM_LAUNCH_BLOCKING: every launch waits for its kernel
+  std::size_t memory_limit = 0;   ///< LOOM_MEMORY_LIMIT: bytes per device, e.g. 512M, 8G; 0 = its
+                                  ///< share of the host's memory
+  bool launch_blocking = false;   ///< LOOM_LAUNCH_BLOCKING: every launch waits for its kernel
   std::int64_t spin_ns = 30'000;  ///< LOOM_SPIN_US (microseconds): how long an idle thread spins
   FallbackMode fallback = FallbackMode::kAllow;  ///< LOOM_FALLBACK: allow | warn | error
 };
@@ -37,12 +39,12 @@ struct OptionInfo {
 
 /// The options of this process, read from the environment at the first call.
 /// Throws: loom::Error naming the variable, its value and what was expected; again at every call.
-[[nodiscard]] const Options& options();
+[[nodiscard]] LOOM_API const Options& options();
 
 /// Reads the options from `environment` ("NAME=value" strings, null-terminated array).
 /// Throws: as options().
 [[nodiscard]] Options parse_options(const char* const* environment);
 
-[[nodiscard]] std::span<const OptionInfo> option_table() noexcept;
+[[nodiscard]] LOOM_API std::span<const OptionInfo> option_table() noexcept;
 
 }  // namespace loom

@@ -6,6 +6,8 @@
 // addresses are the same. In isolated mode device addresses are never readable, and the memory
 // lies `shadow_offset` above them, so a stray host access faults (fault.h says whose it was).
 
+#include "loom/base/export.h"
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +17,7 @@ namespace loom {
 namespace detail {
 // Written once, before the first device address exists; every reader got its address from an
 // allocation that happened after, so relaxed is enough.
-extern std::atomic<std::ptrdiff_t> g_shadow_offset;
+LOOM_API extern std::atomic<std::ptrdiff_t> g_shadow_offset;
 }  // namespace detail
 
 [[nodiscard]] inline std::ptrdiff_t shadow_offset() noexcept {
@@ -37,6 +39,6 @@ extern std::atomic<std::ptrdiff_t> g_shadow_offset;
 }
 
 /// The device whose memory holds this device address, or -1.
-[[nodiscard]] int device_of_address(const void* device_address) noexcept;
+[[nodiscard]] LOOM_API int device_of_address(const void* device_address) noexcept;
 
 }  // namespace loom

@@ -5,10 +5,11 @@
 // granules, huge pages advised) are mapped and given back to the system. It is what the caching
 // allocator takes its segments from. Thread: all members may be called from any thread.
 
+#include "loom/base/export.h"
+#include "loom/base/mutex.h"
+
 #include <cstddef>
 #include <map>
-
-#include "loom/base/mutex.h"
 
 namespace loom {
 
@@ -31,7 +32,7 @@ class SegmentSource {
 };
 
 /// The memory of one device.
-class Arena final : public SegmentSource {
+class LOOM_API Arena final : public SegmentSource {
  public:
   /// Takes the part of the reservation that belongs to `device`, of `limit` bytes.
   Arena(int device, std::size_t limit);

@@ -7,13 +7,15 @@
 // idle ones spin briefly, then sleep. There is no OpenMP here.
 // Thread: run() may be called by several workers at once; grids of a higher priority go first.
 
+#include "loom/base/export.h"
+
 #include <cstdint>
 #include <memory>
 #include <type_traits>
 
 namespace loom {
 
-class Cores {
+class LOOM_API Cores {
  public:
   /// `count` cores: the calling worker and up to count - 1 threads of its own.
   explicit Cores(int count);
@@ -32,7 +34,8 @@ class Cores {
   void run(std::int64_t blocks, Body&& body, int priority = 0) {
     using Function = std::remove_reference_t<Body>;
     run_erased(
-        blocks, [](void* context, std::int64_t block) { (*static_cast<Function*>(context))(block); },
+        blocks,
+        [](void* context, std::int64_t block) { (*static_cast<Function*>(context))(block); },
         const_cast<void*>(static_cast<const void*>(&body)), priority);
   }
 

@@ -6,16 +6,17 @@
 // tensors freed by static destructors still find them). No thread starts before the first command.
 // Thread: everything here may be called from any thread.
 
-#include <memory>
-
+#include "loom/base/export.h"
 #include "loom/device/arena.h"
 #include "loom/device/cores.h"
 #include "loom/device/properties.h"
 #include "loom/device/queue.h"
 
+#include <memory>
+
 namespace loom {
 
-class Device {
+class LOOM_API Device {
  public:
   /// Queues of each priority in the pool, beside the default queue.
   static constexpr int kQueuesPerPriority = 32;
@@ -46,10 +47,10 @@ class Device {
 };
 
 /// Throws: loom::Error for a bad LOOM_* variable, or when used in a forked child (fork.h).
-[[nodiscard]] int device_count();
+[[nodiscard]] LOOM_API int device_count();
 /// Throws: as device_count(), and when there is no such device.
-[[nodiscard]] Device& device(int index);
+[[nodiscard]] LOOM_API Device& device(int index);
 /// True once some thread of the process has used a device.
-[[nodiscard]] bool device_in_use() noexcept;
+[[nodiscard]] LOOM_API bool device_in_use() noexcept;
 
 }  // namespace loom

@@ -6,10 +6,11 @@
 // to the mark at the time of the call. Without timing, recording submits nothing.
 // Thread: one event may be used by several threads, each call is atomic.
 
+#include "loom/base/export.h"
+#include "loom/base/mutex.h"
+
 #include <cstdint>
 #include <memory>
-
-#include "loom/base/mutex.h"
 
 namespace loom {
 
@@ -17,7 +18,7 @@ class Queue;
 
 enum class EventTiming { kDisabled, kEnabled };
 
-class QueueEvent {
+class LOOM_API QueueEvent {
  public:
   explicit QueueEvent(EventTiming timing = EventTiming::kDisabled);
   ~QueueEvent();

@@ -7,15 +7,16 @@
 // Thread: any thread may submit, ask and wait. Commands of one thread keep their order.
 // Commands that are still queued when the process exits are not run.
 
+#include "loom/base/export.h"
+#include "loom/device/command_buffer.h"
+#include "loom/device/timeline.h"
+
 #include <atomic>
 #include <cstdint>
 #include <exception>
 #include <memory>
 #include <string>
 #include <utility>
-
-#include "loom/device/command_buffer.h"
-#include "loom/device/timeline.h"
 
 namespace loom {
 
@@ -29,7 +30,7 @@ struct QueueId {
   friend bool operator==(const QueueId&, const QueueId&) = default;
 };
 
-class Queue {
+class LOOM_API Queue {
  public:
   /// Priorities are kHighestPriority ... 0.
   static constexpr int kHighestPriority = -1;

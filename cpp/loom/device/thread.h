@@ -5,6 +5,8 @@
 // every one of them is set up alike, named, bound to its device's processors, and gone before
 // static destruction begins: an exit handler stops them between two commands and joins them.
 
+#include "loom/base/export.h"
+
 #include <functional>
 #include <string>
 #include <vector>
@@ -19,13 +21,13 @@ using ThreadWrapper = void (*)(void (*body)(void*), void* context);
 void set_thread_wrapper(ThreadWrapper wrapper) noexcept;
 
 /// True after the process has begun to exit: threads are stopped, nothing submitted runs.
-[[nodiscard]] bool exiting() noexcept;
+[[nodiscard]] LOOM_API bool exiting() noexcept;
 
 /// True in a child that was forked after the parent had used a device; its loom has no threads.
-[[nodiscard]] bool in_bad_fork() noexcept;
+[[nodiscard]] LOOM_API bool in_bad_fork() noexcept;
 
 /// Throws loom::Error when in_bad_fork(), with what to do instead.
-void check_not_forked();
+LOOM_API void check_not_forked();
 
 /// Called by the device layer when the first device is made: arms the fork and exit handlers.
 void note_device_used() noexcept;

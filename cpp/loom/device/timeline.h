@@ -6,12 +6,14 @@
 // Thread: one thread advances, any thread asks and waits. Whatever a thread wrote before it
 // advanced to n is visible to everyone who has seen n reached (release / acquire).
 
+#include "loom/base/export.h"
+
 #include <atomic>
 #include <cstdint>
 
 namespace loom {
 
-class Timeline {
+class LOOM_API Timeline {
  public:
   Timeline() = default;
   Timeline(const Timeline&) = delete;
@@ -36,7 +38,8 @@ class Timeline {
   // Number of sleeping or about-to-sleep waiters, so that advance() makes no system call when
   // there are none.
   mutable std::atomic<std::uint32_t> waiters_{0};
-  // Futex word: changes with every wake, so that a waiter who saw an old `completed_` cannot miss it.
+  // Futex word: changes with every wake, so that a waiter who saw an old `completed_` cannot miss
+  // it.
   mutable std::atomic<std::uint32_t> generation_{0};
 };
 
