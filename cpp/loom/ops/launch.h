@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// launch() is how every kernel gets to a worker: it notes where the operands are, queues a command
+// on the current stream of their device and returns. The command makes CPU tensors over the same
+// memory and calls the kernel with them, once per block of its grid, on the worker and on the
+// device's idle cores. Shapes, dtypes and devices are checked before, by the operator.
+// Thread: any; the current stream is the calling thread's.
+
+#include <optional>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "loom/backend/stream.h"
+#include "loom/device/cores.h"
+#include "loom/device/queue.h"
+#include "loom/ops/split.h"
+#include "loom/ops/tensor_ref.h"
+
+#include <ATen/core/Tensor.h>
+
+namespace loom::ops {
+
+/// Marks an operand that the kernel writes.
+struct Written {
+  const at::Tensor& tensor;
+};
+[[nodiscard]] inline Written out(const at::Tensor& tensor) noexcept { return {tensor}; }
+
+/// What a kernel that cuts its own grid is given instead of blocks.
+class Grid {
+ public:
+  Grid(Cores& cores, int priority) noexcept : cores_(cores), priority_(priority) {}
+  /// Calls body(block) for every block in [0, blocks), on this and on idle cores.
+  template <class Body>
+  void run(std::int64_t blocks, Body&& body) {
+    cores_.run(blocks, std::forward<Body>(body), priority_);
+  }
+
+ private:
+  Cores& cores_;
+  const int priority_;
+};
+
+/// Split policy of kernels that take (Grid&, const TensorRef&..., extras...) and cut themselves.
+struct Custom {};
+
+/// Throws PyTorch's message for operands on different devices unless `tensor` is undefined, lives
+/// on `device`, or is a CPU scalar.
+void check_operand_device(const char* name, c10::Device device, const at::Tensor& tensor);
+
+namespace detail {
+
+template <bool kWrites>
+struct StoredTensor {
+  TensorRef ref;
+};
+
+template <class T>
+struct IsTensor : std::false_type {};
+template <bool kWrites>
+struct IsTensor<StoredTensor<kWrites>> : std::true_type {};
+
+inline StoredTensor<true> store(const char* name, c10::Device device, const Written& operand) {
+  check_operand_device(name, device, operand.tensor);
+  return {TensorRef(operand.tensor)};
+}
+inline StoredTensor<false> store(const char* name, c10::Device device, const at::Tensor& operand) {
+  check_operand_device(name, device, operand);
+  return {TensorRef(operand)};
+}
+inline StoredTensor<false> store(const char* name, c10::Device device,
+                                 const std::optional<at::Tensor>& operand) {
+  return operand ? store(name, device, *operand) : StoredTensor<false>{};
+}
+template <class T>
+std::decay_t<T> store(const char*, c10::Device, T&& value) {
+  static_assert(!std::is_same_v<std::decay_t<T>, c10::IntArrayRef>,
+                "a command outlives what an ArrayRef refers to: pass a DimVector");
+  return std::forward<T>(value);
+}
+
+template <class Split, class Kernel, class... Stored>
+struct Command {
+  Split split;
+  Kernel kernel;
+  std::tuple<Stored...> operands;
+
+  void operator()() {
+    Queue& queue = *Queue::current();
+    Grid grid(queue.cores(), queue.id().priority);
+    if constexpr (std::is_same_v<Split, Custom>) {
+      std::apply([&](const auto&... stored) { kernel(grid, raw(stored)...); }, operands);
+    } else {
+      run_blocks(grid);
+    }
+  }
+
+  void accesses(AccessList& list) const {
+    std::apply([&](const auto&... stored) { (append(list, stored), ...); }, operands);
+  }
+
+ private:
+  template <class T>
+  static const auto& raw(const T& stored) {
+    if constexpr (IsTensor<T>::value) {
+      return stored.ref;
+    } else {
+      return stored;
+    }
+  }
+
+  template <class T>
+  static void append(AccessList& list, const T&) {}
+  template <bool kWrites>
+  static void append(AccessList& list, const StoredTensor<kWrites>& stored) {
+    stored.ref.append_access(list, kWrites);
+  }
+
+  void run_blocks(Grid& grid) {
+    constexpr int count = (int{IsTensor<Stored>::value} + ... + 0);
+    std::array<const TensorRef*, count> tensors{};
+    int next = 0;
+    std::apply(
+        [&](const auto&... stored) { (collect(tensors, next, stored), ...); }, operands);
+    const SlicePlan plan = split.plan(Operands(tensors.data(), tensors.size()));
+    grid.run(plan.blocks(), [&](std::int64_t block) { run_block(plan, block * plan.block); });
+  }
+
+  template <class Array, class T>
+  static void collect(Array& tensors, int& next, const T& stored) {
+    if constexpr (IsTensor<T>::value) tensors[next++] = &stored.ref;
+  }
+
+  void run_block(const SlicePlan& plan, std::int64_t begin) const {
+    int index = 0;
+    // Braces fix the order of evaluation, which `index` needs.
+    auto arguments = std::apply(
+        [&](const auto&... stored) {
+          return std::tuple<decltype(argument(plan, begin, index, stored))...>{
+              argument(plan, begin, index, stored)...};
+        },
+        operands);
+    std::apply(kernel, std::move(arguments));
+  }
+
+  template <class T>
+  static auto argument(const SlicePlan& plan, std::int64_t begin, int& index, const T& stored) {
+    if constexpr (IsTensor<T>::value) {
+      return plan.slice(stored.ref, index++, begin);
+    } else {
+      return stored;
+    }
+  }
+};
+
+}  // namespace detail
+
+/// Queues kernel(operands...) on the current stream of `device`. `name` is the operator's name and
+/// must outlive the command. Operands: out(t) for written tensors, tensors and optional tensors
+/// for read ones, anything else is copied into the command and passed as it is. A kernel must
+/// write only elements of its block and may be called by several threads at once.
+template <class Split, class Kernel, class... Operand>
+void launch_on(c10::Device device, const char* name, Split split, Kernel kernel,
+               Operand&&... operands) {
+  using namespace detail;
+  Command<Split, Kernel, decltype(store(name, device, std::forward<Operand>(operands)))...> command{
+      std::move(split), std::move(kernel), {store(name, device, std::forward<Operand>(operands))...}};
+  current_queue(device.index()).submit(name, std::move(command));
+}
+
+/// As launch_on(), on the device of the first (written) operand.
+template <class Split, class Kernel, class... Operand>
+void launch(const char* name, Split split, Kernel kernel, Written first, Operand&&... operands) {
+  launch_on(first.tensor.device(), name, std::move(split), std::move(kernel), first,
+            std::forward<Operand>(operands)...);
+}
+
+}  // namespace loom::ops

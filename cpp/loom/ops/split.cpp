@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/ops/split.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace loom::ops {
+namespace {
+
+// A block below this costs less than handing it to another core: about 10 us of work.
+constexpr double kBlockCost = 32768;
+// Enough to balance any machine that one device is likely to have.
+constexpr std::int64_t kMaxBlocks = 256;
+
+// True when the operand's elements lie in memory exactly as those of `first`.
+bool same_dense_layout(const TensorRef& first, const TensorRef& other) {
+  return other.dtype() != c10::ScalarType::Undefined && other.sizes() == first.sizes() &&
+         (other.strides() == first.strides() || (other.is_contiguous() && first.is_contiguous()));
+}
+
+bool all_flat(Operands operands) {
+  const TensorRef& first = *operands[0];
+  if (!first.is_dense()) return false;
+  return std::all_of(operands.begin() + 1, operands.end(), [&](const TensorRef* operand) {
+    return !operand->defined() || operand->immediate() || operand->numel() == 1 ||
+           same_dense_layout(first, *operand);
+  });
+}
+
+// The outermost dimension that gives enough blocks, else the longest one.
+int widest_dim(const TensorRef& tensor) {
+  int longest = 0;
+  for (int d = 0; d < tensor.dim(); ++d) {
+    if (tensor.sizes()[d] >= 16) return d;
+    if (tensor.sizes()[d] > tensor.sizes()[longest]) longest = d;
+  }
+  return longest;
+}
+
+}  // namespace
+
+std::int64_t block_length(std::int64_t items, double cost) noexcept {
+  const double by_cost = std::max(1.0, std::ceil(kBlockCost / std::max(cost, 1e-9)));
+  const std::int64_t by_count = (items + kMaxBlocks - 1) / kMaxBlocks;
+  if (by_cost >= static_cast<double>(items)) return std::max<std::int64_t>(items, 1);
+  return std::max(static_cast<std::int64_t>(by_cost), by_count);
+}
+
+at::Tensor SlicePlan::slice(const TensorRef& operand, int index, std::int64_t begin) const {
+  if (!operand.defined()) return {};
+  if (modes[index] == kWhole || operand.immediate() || items <= block) return operand.alias();
+  const std::int64_t length = std::min(block, items - begin);
+  return modes[index] == kFlat ? operand.alias_flat(begin, length)
+                               : operand.alias_slice(modes[index], begin, length);
+}
+
+SlicePlan Whole::plan(Operands) const noexcept {
+  SlicePlan plan;
+  plan.modes.fill(SlicePlan::kWhole);
+  return plan;
+}
+
+SlicePlan Pointwise::plan(Operands operands) const noexcept {
+  SlicePlan plan = Whole{}.plan(operands);
+  const TensorRef& first = *operands[0];
+  if (first.immediate() || first.numel() == 0 ||
+      block_length(first.numel(), cost) >= first.numel()) {
+    return plan;
+  }
+  if (all_flat(operands)) {
+    plan.items = first.numel();
+    // Whole cache lines, so that two cores never write the same one.
+    plan.block = (block_length(plan.items, cost) + 63) / 64 * 64;
+    for (std::size_t i = 0; i < operands.size(); ++i) {
+      const bool single = operands[i]->immediate() || operands[i]->numel() == 1;
+      plan.modes[i] = single ? SlicePlan::kWhole : SlicePlan::kFlat;
+    }
+    return plan;
+  }
+  const int cut = widest_dim(first);
+  plan.items = first.sizes()[cut];
+  plan.block = block_length(
+      plan.items, cost * static_cast<double>(first.numel()) / static_cast<double>(plan.items));
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const TensorRef& operand = *operands[i];
+    const std::int64_t dim = cut - (first.dim() - operand.dim());  // shapes align at the right
+    const bool cuts = operand.defined() && !operand.immediate() && dim >= 0 &&
+                      operand.sizes()[dim] == plan.items;
+    plan.modes[i] = cuts ? static_cast<std::int8_t>(dim) : SlicePlan::kWhole;
+  }
+  return plan;
+}
+
+SlicePlan Along::plan(Operands operands) const noexcept {
+  SlicePlan plan;
+  plan.modes.fill(SlicePlan::kWhole);
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (dims[i] == SlicePlan::kWhole || !operands[i]->defined()) continue;
+    plan.items = operands[i]->sizes()[dims[i]];
+    plan.modes[i] = dims[i];
+  }
+  plan.block = block_length(plan.items, cost);
+  return plan;
+}
+
+}  // namespace loom::ops

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/ops/tensor_ref.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "loom/device/address.h"
+
+#include <c10/core/StorageImpl.h>
+#include <c10/core/TensorImpl.h>
+#include <c10/util/Exception.h>
+#include <c10/util/SmallVector.h>
+
+namespace loom::ops {
+namespace {
+
+// Bytes from the first element to the end of the last one.
+std::size_t extent_bytes(c10::IntArrayRef sizes, c10::IntArrayRef strides, std::size_t itemsize) {
+  std::int64_t last = 0;
+  for (std::size_t d = 0; d < sizes.size(); ++d) {
+    if (sizes[d] == 0) return 0;
+    last += (sizes[d] - 1) * strides[d];
+  }
+  return (static_cast<std::size_t>(last) + 1) * itemsize;
+}
+
+}  // namespace
+
+at::Tensor make_alias(const TensorView& view) {
+  const std::size_t bytes = extent_bytes(view.sizes, view.strides, c10::elementSize(view.dtype));
+  auto storage = c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), bytes, c10::DataPtr(view.data, c10::kCPU),
+      /*allocator=*/nullptr, /*resizable=*/false);
+  auto impl = c10::make_intrusive<c10::TensorImpl>(
+      c10::Storage(std::move(storage)), c10::DispatchKeySet(c10::DispatchKey::CPU),
+      c10::scalarTypeToTypeMeta(view.dtype));
+  impl->set_sizes_and_strides(view.sizes, view.strides);
+  if (view.wrapped_number) impl->set_wrapped_number(true);
+  at::Tensor alias(std::move(impl));
+  if (view.conj) alias._set_conj(true);
+  if (view.neg) alias._set_neg(true);
+  return alias;
+}
+
+TensorRef::TensorRef(const at::Tensor& tensor) {
+  if (!tensor.defined()) return;
+  const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  dtype_ = tensor.scalar_type();
+  conj_ = impl->is_conj();
+  neg_ = impl->is_neg();
+  wrapped_number_ = impl->is_wrapped_number();
+  if (impl->device_type() == c10::kCPU) {
+    TORCH_INTERNAL_ASSERT(impl->dim() == 0, "a CPU tensor with dimensions reached a launch");
+    immediate_ = contiguous_ = dense_ = true;
+    numel_ = 1;
+    std::memcpy(value_, impl->data(), itemsize());
+    return;
+  }
+  // The door to device memory: from here on only the host-accessible address is used.
+  data_ = static_cast<std::byte*>(
+      host_address(impl->numel() == 0 ? nullptr : const_cast<void*>(impl->data())));
+  const c10::IntArrayRef sizes = impl->sizes();
+  const c10::IntArrayRef strides = impl->strides();
+  ndim_ = static_cast<std::int32_t>(sizes.size());
+  numel_ = impl->numel();
+  contiguous_ = impl->is_contiguous();
+  dense_ = contiguous_ || impl->is_non_overlapping_and_dense();
+  std::int64_t* geometry = inline_;
+  if (ndim_ > kInlineDims) {
+    heap_ = std::make_unique<std::int64_t[]>(2 * sizes.size());
+    geometry = heap_.get();
+  }
+  std::copy(sizes.begin(), sizes.end(), geometry);
+  std::copy(strides.begin(), strides.end(), geometry + ndim_);
+}
+
+TensorView TensorRef::view() const noexcept {
+  if (immediate_) {
+    return {.data = data(), .dtype = dtype_, .conj = conj_, .neg = neg_,
+            .wrapped_number = wrapped_number_};
+  }
+  return {data_, sizes(), strides(), dtype_, conj_, neg_, wrapped_number_};
+}
+
+at::Tensor TensorRef::alias() const { return defined() ? make_alias(view()) : at::Tensor(); }
+
+at::Tensor TensorRef::alias_slice(std::int64_t dim, std::int64_t begin, std::int64_t length) const {
+  TensorView part = view();
+  c10::SmallVector<std::int64_t, 8> sizes(part.sizes.begin(), part.sizes.end());
+  sizes[dim] = length;
+  part.sizes = sizes;
+  part.data += begin * part.strides[dim] * static_cast<std::int64_t>(itemsize());
+  return make_alias(part);
+}
+
+at::Tensor TensorRef::alias_flat(std::int64_t begin, std::int64_t length) const {
+  const std::int64_t stride = 1;
+  TensorView part = view();
+  part.data += begin * static_cast<std::int64_t>(itemsize());
+  part.sizes = c10::IntArrayRef(&length, 1);
+  part.strides = c10::IntArrayRef(&stride, 1);
+  return make_alias(part);
+}
+
+void TensorRef::append_access(AccessList& list, bool writes) const {
+  if (!defined() || immediate_ || numel_ == 0) return;
+  list.push_back({device_address(data_), extent_bytes(sizes(), strides(), itemsize()), writes});
+}
+
+}  // namespace loom::ops

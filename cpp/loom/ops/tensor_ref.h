@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// What a command knows of a tensor: where it is and how it is laid out, never the storage itself.
+// Like the arguments of a CUDA launch it owns no device memory: stream order keeps the block valid
+// until the command has run. A zero-dimensional CPU tensor is carried by value, so that the host
+// may change or free it right after the launch. Host tensors of other shapes are not accepted
+// here; copy.cpp deals with them and keeps them alive.
+// Thread: made on the caller's thread, read by the worker and the cores (const members only).
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+
+#include "loom/device/command_buffer.h"
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/ScalarType.h>
+#include <c10/util/ArrayRef.h>
+
+namespace loom::ops {
+
+/// Sizes, strides (elements) and dtype over memory that somebody else keeps valid.
+struct TensorView {
+  std::byte* data = nullptr;  ///< host-accessible address of the first element
+  c10::IntArrayRef sizes, strides;
+  c10::ScalarType dtype = c10::ScalarType::Undefined;
+  bool conj = false, neg = false, wrapped_number = false;
+};
+
+/// A CPU tensor over the memory of `view`: no copy, no ownership. About 75 ns.
+[[nodiscard]] at::Tensor make_alias(const TensorView& view);
+
+class TensorRef {
+ public:
+  /// An absent optional tensor: alias() is an undefined tensor.
+  TensorRef() = default;
+
+  /// Requires: a strided tensor on loom, or a zero-dimensional one on cpu; undefined is allowed.
+  explicit TensorRef(const at::Tensor& tensor);
+
+  TensorRef(TensorRef&&) noexcept = default;
+  TensorRef& operator=(TensorRef&&) noexcept = default;
+  TensorRef(const TensorRef&) = delete;
+  TensorRef& operator=(const TensorRef&) = delete;
+
+  [[nodiscard]] bool defined() const noexcept { return dtype_ != c10::ScalarType::Undefined; }
+  /// True for a value that was copied out of a CPU scalar.
+  [[nodiscard]] bool immediate() const noexcept { return immediate_; }
+  [[nodiscard]] std::int64_t dim() const noexcept { return ndim_; }
+  [[nodiscard]] std::int64_t numel() const noexcept { return numel_; }
+  [[nodiscard]] c10::ScalarType dtype() const noexcept { return dtype_; }
+  [[nodiscard]] std::size_t itemsize() const noexcept { return c10::elementSize(dtype_); }
+  [[nodiscard]] c10::IntArrayRef sizes() const noexcept { return {geometry(), ndim()}; }
+  [[nodiscard]] c10::IntArrayRef strides() const noexcept { return {geometry() + ndim_, ndim()}; }
+  [[nodiscard]] bool is_contiguous() const noexcept { return contiguous_; }
+  /// True when the elements fill a gapless range of memory in some order of dimensions.
+  [[nodiscard]] bool is_dense() const noexcept { return dense_; }
+  /// Host-accessible address of the first element.
+  [[nodiscard]] std::byte* data() const noexcept {
+    return immediate_ ? const_cast<std::byte*>(value_) : data_;
+  }
+  [[nodiscard]] TensorView view() const noexcept;
+  /// The whole tensor as a CPU tensor; undefined if this is.
+  [[nodiscard]] at::Tensor alias() const;
+  /// Elements [begin, begin + length) of dimension `dim` as a CPU tensor.
+  [[nodiscard]] at::Tensor alias_slice(std::int64_t dim, std::int64_t begin,
+                                       std::int64_t length) const;
+  /// Elements [begin, begin + length) in memory order as a flat CPU tensor. Requires: is_dense().
+  [[nodiscard]] at::Tensor alias_flat(std::int64_t begin, std::int64_t length) const;
+
+  /// Appends the memory range that the tensor spans.
+  void append_access(AccessList& list, bool writes) const;
+
+ private:
+  static constexpr int kInlineDims = 5;
+  static constexpr std::size_t kValueBytes = 16;  // complex128, the largest dtype
+
+  [[nodiscard]] const std::int64_t* geometry() const noexcept {
+    return heap_ ? heap_.get() : inline_;
+  }
+
+  std::byte* data_ = nullptr;
+  std::int64_t numel_ = 0;
+  std::unique_ptr<std::int64_t[]> heap_;  // sizes then strides, beyond kInlineDims dimensions
+  std::int32_t ndim_ = 0;
+  c10::ScalarType dtype_ = c10::ScalarType::Undefined;
+  bool immediate_ = false, contiguous_ = false, dense_ = false;
+  bool conj_ = false, neg_ = false, wrapped_number_ = false;
+  union {
+    std::int64_t inline_[2 * kInlineDims];  // sizes then strides
+    alignas(16) std::byte value_[kValueBytes];
+  };
+};
+
+}  // namespace loom::ops
