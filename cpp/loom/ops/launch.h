@@ -64,7 +64,7 @@ struct IsTensor<StoredTensor<kWrites>> : std::true_type {};
 
 inline StoredTensor<true> store(const char* name, c10::Device device, const Written& operand) {
   check_operand_device(name, device, operand.tensor);
-  return {TensorRef(operand.tensor)};
+  return {TensorRef(operand.tensor, /*writes=*/true)};
 }
 inline StoredTensor<false> store(const char* name, c10::Device device, const at::Tensor& operand) {
   check_operand_device(name, device, operand);
@@ -75,6 +75,11 @@ inline StoredTensor<false> store(const char* name, c10::Device device,
   return operand ? store(name, device, *operand) : StoredTensor<false>{};
 }
 template <class T>
+concept Extra = !std::is_same_v<std::decay_t<T>, Written> &&
+                !std::is_same_v<std::decay_t<T>, at::Tensor> &&
+                !std::is_same_v<std::decay_t<T>, std::optional<at::Tensor>>;
+
+template <Extra T>
 std::decay_t<T> store(const char*, c10::Device, T&& value) {
   static_assert(!std::is_same_v<std::decay_t<T>, c10::IntArrayRef>,
                 "a command outlives what an ArrayRef refers to: pass a DimVector");
@@ -112,7 +117,7 @@ struct Command {
   }
 
   template <class T>
-  static void append(AccessList& list, const T&) {}
+  static void append(AccessList&, const T&) {}
   template <bool kWrites>
   static void append(AccessList& list, const StoredTensor<kWrites>& stored) {
     stored.ref.append_access(list, kWrites);

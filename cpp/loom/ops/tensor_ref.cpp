@@ -2,6 +2,7 @@
 #include "loom/ops/tensor_ref.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "loom/device/address.h"
@@ -9,10 +10,12 @@
 #include <c10/core/StorageImpl.h>
 #include <c10/core/TensorImpl.h>
 #include <c10/util/Exception.h>
-#include <c10/util/SmallVector.h>
 
 namespace loom::ops {
 namespace {
+
+// What TensorIterator and every view operator allow.
+constexpr std::size_t kMaxDims = 64;
 
 // Bytes from the first element to the end of the last one.
 std::size_t extent_bytes(c10::IntArrayRef sizes, c10::IntArrayRef strides, std::size_t itemsize) {
@@ -42,9 +45,9 @@ at::Tensor make_alias(const TensorView& view) {
   return alias;
 }
 
-TensorRef::TensorRef(const at::Tensor& tensor) {
+TensorRef::TensorRef(const at::Tensor& tensor, bool writes) {
   if (!tensor.defined()) return;
-  const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   dtype_ = tensor.scalar_type();
   conj_ = impl->is_conj();
   neg_ = impl->is_neg();
@@ -57,14 +60,33 @@ TensorRef::TensorRef(const at::Tensor& tensor) {
     return;
   }
   // The door to device memory: from here on only the host-accessible address is used.
-  data_ = static_cast<std::byte*>(
-      host_address(impl->numel() == 0 ? nullptr : const_cast<void*>(impl->data())));
-  const c10::IntArrayRef sizes = impl->sizes();
-  const c10::IntArrayRef strides = impl->strides();
+  if (impl->numel() != 0) {
+    data_ = static_cast<std::byte*>(host_address(writes ? impl->mutable_data() : impl->data()));
+  }
+  set_geometry(*impl);
+}
+
+TensorRef TensorRef::of_host(const at::Tensor& tensor, bool writes) {
+  TensorRef ref;
+  c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  ref.dtype_ = tensor.scalar_type();
+  ref.conj_ = impl->is_conj();
+  ref.neg_ = impl->is_neg();
+  if (impl->numel() != 0) {
+    ref.data_ = static_cast<std::byte*>(writes ? impl->mutable_data()
+                                               : const_cast<void*>(impl->data()));
+  }
+  ref.set_geometry(*impl);
+  return ref;
+}
+
+void TensorRef::set_geometry(const c10::TensorImpl& impl) {
+  const c10::IntArrayRef sizes = impl.sizes();
+  const c10::IntArrayRef strides = impl.strides();
   ndim_ = static_cast<std::int32_t>(sizes.size());
-  numel_ = impl->numel();
-  contiguous_ = impl->is_contiguous();
-  dense_ = contiguous_ || impl->is_non_overlapping_and_dense();
+  numel_ = impl.numel();
+  contiguous_ = impl.is_contiguous();
+  dense_ = contiguous_ || impl.is_non_overlapping_and_dense();
   std::int64_t* geometry = inline_;
   if (ndim_ > kInlineDims) {
     heap_ = std::make_unique<std::int64_t[]>(2 * sizes.size());
@@ -76,8 +98,7 @@ TensorRef::TensorRef(const at::Tensor& tensor) {
 
 TensorView TensorRef::view() const noexcept {
   if (immediate_) {
-    return {.data = data(), .dtype = dtype_, .conj = conj_, .neg = neg_,
-            .wrapped_number = wrapped_number_};
+    return {data(), {}, {}, dtype_, conj_, neg_, wrapped_number_};
   }
   return {data_, sizes(), strides(), dtype_, conj_, neg_, wrapped_number_};
 }
@@ -86,9 +107,10 @@ at::Tensor TensorRef::alias() const { return defined() ? make_alias(view()) : at
 
 at::Tensor TensorRef::alias_slice(std::int64_t dim, std::int64_t begin, std::int64_t length) const {
   TensorView part = view();
-  c10::SmallVector<std::int64_t, 8> sizes(part.sizes.begin(), part.sizes.end());
-  sizes[dim] = length;
-  part.sizes = sizes;
+  std::array<std::int64_t, kMaxDims> sizes;
+  std::copy(part.sizes.begin(), part.sizes.end(), sizes.begin());
+  sizes[static_cast<std::size_t>(dim)] = length;
+  part.sizes = c10::IntArrayRef(sizes.data(), part.sizes.size());
   part.data += begin * part.strides[dim] * static_cast<std::int64_t>(itemsize());
   return make_alias(part);
 }

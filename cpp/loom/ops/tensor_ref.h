@@ -4,8 +4,8 @@
 // What a command knows of a tensor: where it is and how it is laid out, never the storage itself.
 // Like the arguments of a CUDA launch it owns no device memory: stream order keeps the block valid
 // until the command has run. A zero-dimensional CPU tensor is carried by value, so that the host
-// may change or free it right after the launch. Host tensors of other shapes are not accepted
-// here; copy.cpp deals with them and keeps them alive.
+// may change or free it right after the launch. Other host tensors come in through of_host(), and
+// only copies use that.
 // Thread: made on the caller's thread, read by the worker and the cores (const members only).
 
 #include <cstddef>
@@ -24,7 +24,7 @@ namespace loom::ops {
 /// Sizes, strides (elements) and dtype over memory that somebody else keeps valid.
 struct TensorView {
   std::byte* data = nullptr;  ///< host-accessible address of the first element
-  c10::IntArrayRef sizes, strides;
+  c10::IntArrayRef sizes = {}, strides = {};
   c10::ScalarType dtype = c10::ScalarType::Undefined;
   bool conj = false, neg = false, wrapped_number = false;
 };
@@ -38,7 +38,12 @@ class TensorRef {
   TensorRef() = default;
 
   /// Requires: a strided tensor on loom, or a zero-dimensional one on cpu; undefined is allowed.
-  explicit TensorRef(const at::Tensor& tensor);
+  /// `writes`: the kernel will write it, so a lazily cloned storage gets its own memory now.
+  explicit TensorRef(const at::Tensor& tensor, bool writes = false);
+
+  /// A strided host tensor of any shape. Requires: whoever launches keeps its memory valid until
+  /// the command has run.
+  [[nodiscard]] static TensorRef of_host(const at::Tensor& tensor, bool writes = false);
 
   TensorRef(TensorRef&&) noexcept = default;
   TensorRef& operator=(TensorRef&&) noexcept = default;
@@ -52,8 +57,10 @@ class TensorRef {
   [[nodiscard]] std::int64_t numel() const noexcept { return numel_; }
   [[nodiscard]] c10::ScalarType dtype() const noexcept { return dtype_; }
   [[nodiscard]] std::size_t itemsize() const noexcept { return c10::elementSize(dtype_); }
-  [[nodiscard]] c10::IntArrayRef sizes() const noexcept { return {geometry(), ndim()}; }
-  [[nodiscard]] c10::IntArrayRef strides() const noexcept { return {geometry() + ndim_, ndim()}; }
+  [[nodiscard]] c10::IntArrayRef sizes() const noexcept { return {geometry(), static_cast<std::size_t>(ndim_)}; }
+  [[nodiscard]] c10::IntArrayRef strides() const noexcept { return {geometry() + ndim_, static_cast<std::size_t>(ndim_)}; }
+  [[nodiscard]] bool conj() const noexcept { return conj_; }
+  [[nodiscard]] bool neg() const noexcept { return neg_; }
   [[nodiscard]] bool is_contiguous() const noexcept { return contiguous_; }
   /// True when the elements fill a gapless range of memory in some order of dimensions.
   [[nodiscard]] bool is_dense() const noexcept { return dense_; }
@@ -77,6 +84,7 @@ class TensorRef {
   static constexpr int kInlineDims = 5;
   static constexpr std::size_t kValueBytes = 16;  // complex128, the largest dtype
 
+  void set_geometry(const c10::TensorImpl& impl);
   [[nodiscard]] const std::int64_t* geometry() const noexcept {
     return heap_ ? heap_.get() : inline_;
   }

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// copy_ in every direction: between loom tensors, also of two devices, and between loom and the
+// host. A host tensor's memory is only touched while somebody keeps it valid: pinned memory by its
+// own allocator (non_blocking), small host sources by a staged copy that the command owns, anything
+// else because the caller waits.
+
+#include "loom/backend/device_state.h"
+#include "loom/backend/host_allocator.h"
+#include "loom/ops/copy_bytes.h"
+#include "loom/ops/launch.h"
+
+#include <ATen/ExpandUtils.h>
+#include <ATen/MemoryOverlap.h>
+#include <ATen/ops/_local_scalar_dense_native.h>
+#include <ATen/ops/copy_native.h>
+#include <torch/library.h>
+
+namespace loom::ops {
+namespace {
+
+// Host sources up to this size are staged, so that the caller need not wait (CUDA: 64 KiB).
+constexpr std::size_t kStagedBytes = std::size_t{64} << 10;
+
+bool same_bytes(const TensorRef& destination, const TensorRef& source) {
+  return destination.dtype() == source.dtype() && destination.conj() == source.conj() &&
+         destination.neg() == source.neg() && destination.is_dense() &&
+         destination.sizes() == source.sizes() &&
+         (destination.strides() == source.strides() ||
+          (destination.is_contiguous() && source.is_contiguous()));
+}
+
+void copy_dense(Grid& grid, const TensorRef& destination, const TensorRef& source) {
+  const std::size_t bytes = static_cast<std::size_t>(destination.numel()) * destination.itemsize();
+  const bool streaming = bytes >= kStreamingBytes;
+  // Whole pages to a block; one block while a core's cache holds it.
+  constexpr std::size_t kBlock = std::size_t{1} << 20;
+  const auto blocks = static_cast<std::int64_t>((bytes + kBlock - 1) / kBlock);
+  grid.run(blocks, [&](std::int64_t block) {
+    const std::size_t begin = static_cast<std::size_t>(block) * kBlock;
+    copy_bytes(destination.data() + begin, source.data() + begin, std::min(kBlock, bytes - begin),
+               streaming);
+  });
+}
+
+void copy_elements(Grid& grid, const TensorRef& destination, const TensorRef& source) {
+  const TensorRef* operands[] = {&destination, &source};
+  const SlicePlan plan = Pointwise{.cost = 2}.plan(operands);
+  grid.run(plan.blocks(), [&](std::int64_t block) {
+    at::Tensor to = plan.slice(destination, 0, block * plan.block);
+    at::native::copy_(to, plan.slice(source, 1, block * plan.block));
+  });
+}
+
+struct CopyCommand {
+  TensorRef destination, source;
+  at::Tensor staged;  // owns the source's memory, or undefined
+
+  void operator()() {
+    Queue& queue = *Queue::current();
+    Grid grid(queue.cores(), queue.id().priority);
+    if (same_bytes(destination, source)) {
+      copy_dense(grid, destination, source);
+    } else {
+      copy_elements(grid, destination, source);
+    }
+  }
+  void accesses(AccessList& list) const {
+    destination.append_access(list, true);
+    source.append_access(list, false);
+  }
+};
+
+std::uint64_t submit(Queue& queue, TensorRef destination, TensorRef source,
+                     at::Tensor staged = {}) {
+  return queue.submit("copy_",
+                      CopyCommand{std::move(destination), std::move(source), std::move(staged)});
+}
+
+// As peer copies of CUDA: on the source's stream, ordered after what the destination's stream did
+// before and before what it does next.
+void copy_across_devices(const at::Tensor& self, const at::Tensor& source) {
+  Queue& from = current_queue(source.device().index());
+  Queue& to = current_queue(self.device().index());
+  from.wait_for(to.timeline(), to.submitted());
+  const std::uint64_t copied = submit(from, TensorRef(self, true), TensorRef(source));
+  to.wait_for(from.timeline(), copied);
+}
+
+// True when the pinned allocator keeps the memory from being reused before `queue` has passed.
+bool kept_by_pinned_allocator(const at::Tensor& host, const Queue& queue) {
+  const c10::DataPtr& data = host.storage().data_ptr();
+  return host.is_pinned() && record_pinned_use(data.get(), data.get_context(), queue);
+}
+
+void copy_from_host(const at::Tensor& self, const at::Tensor& source, bool non_blocking) {
+  Queue& queue = current_queue(self.device().index());
+  if (source.nbytes() <= kStagedBytes && !(non_blocking && source.is_pinned())) {
+    at::Tensor staged = source.clone();
+    TensorRef staged_ref = TensorRef::of_host(staged);
+    submit(queue, TensorRef(self, true), std::move(staged_ref), std::move(staged));
+    return;
+  }
+  const std::uint64_t copied = submit(queue, TensorRef(self, true), TensorRef::of_host(source));
+  if (non_blocking && kept_by_pinned_allocator(source, queue)) return;
+  queue.synchronize(copied);
+}
+
+void copy_to_host(const at::Tensor& self, const at::Tensor& source, bool non_blocking) {
+  Queue& queue = current_queue(source.device().index());
+  if (!non_blocking && source.nbytes() <= kStagedBytes) {
+    queue.synchronize();
+    at::Tensor host = self;
+    at::native::copy_(host, TensorRef(source).alias());
+    return;
+  }
+  const std::uint64_t copied = submit(queue, TensorRef::of_host(self, true), TensorRef(source));
+  if (non_blocking && kept_by_pinned_allocator(self, queue)) return;
+  queue.synchronize(copied);
+}
+
+bool same_data(const at::Tensor& self, const at::Tensor& source) {
+  return self.is_alias_of(source) && self.storage_offset() == source.storage_offset() &&
+         self.strides() == source.strides() && self.sizes() == source.sizes() &&
+         self.scalar_type() == source.scalar_type() && self.is_conj() == source.is_conj() &&
+         self.is_neg() == source.is_neg();
+}
+
+void copy_expanded(const at::Tensor& self, const at::Tensor& source, bool non_blocking) {
+  if (self.is_privateuseone() && source.is_privateuseone()) {
+    if (self.device() != source.device()) return copy_across_devices(self, source);
+    submit(current_queue(self.device().index()), TensorRef(self, true), TensorRef(source));
+  } else if (source.is_cpu()) {
+    copy_from_host(self, source, non_blocking);
+  } else if (self.is_cpu()) {
+    copy_to_host(self, source, non_blocking);
+  } else {
+    // Another accelerator: it and loom meet on the host.
+    self.copy_(source.to(c10::kCPU));
+  }
+}
+
+at::Tensor& copy_(at::Tensor& self, const at::Tensor& source, bool non_blocking) {
+  TORCH_CHECK(self.defined(), "self is undefined");
+  TORCH_CHECK(source.defined(), "src is undefined");
+  if (self.is_same(source) || same_data(self, source)) return self;
+  if (source._is_zerotensor()) return self.zero_();
+  at::assert_no_internal_overlap(self);
+  if (self.device() == source.device()) at::assert_no_partial_overlap(self, source);
+  const auto shape = at::infer_size_dimvector(self.sizes(), source.sizes());
+  TORCH_CHECK(self.sizes() == c10::IntArrayRef(shape), "output with shape ", self.sizes(),
+              " doesn't match the broadcast shape ", c10::IntArrayRef(shape));
+  if (self.numel() == 0) return self;
+  const auto expanded = at::expand_inplace(self, source, "copy_");
+  copy_expanded(self, *expanded, non_blocking);
+  return self;
+}
+
+at::Tensor copy_from(const at::Tensor& self, const at::Tensor& destination, bool non_blocking) {
+  at::Tensor to = destination;
+  return copy_(to, self, non_blocking);
+}
+
+at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& destination) {
+  at::Tensor to = destination;
+  to.resize_(self.sizes());
+  return copy_(to, self, /*non_blocking=*/false);
+}
+
+c10::Scalar local_scalar_dense(const at::Tensor& self) {
+  current_queue(self.device().index()).synchronize();
+  return at::native::_local_scalar_dense_cpu(TensorRef(self).alias());
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
+  library.impl("copy_", copy_);
+  library.impl("_copy_from", copy_from);
+  library.impl("_copy_from_and_resize", copy_from_and_resize);
+  library.impl("_local_scalar_dense", local_scalar_dense);
+}
+
+// Copies read the conjugate and negative bits themselves; ATen's fallbacks for these keys would
+// materialise them by way of another copy, and never end.
+TORCH_LIBRARY_IMPL(aten, Conjugate, library) {
+  library.impl("_copy_from", torch::CppFunction::makeFallthrough());
+}
+TORCH_LIBRARY_IMPL(aten, Negative, library) {
+  library.impl("_copy_from", torch::CppFunction::makeFallthrough());
+}
+
+}  // namespace loom::ops

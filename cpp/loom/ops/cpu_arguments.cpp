@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/ops/cpu_arguments.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "loom/backend/device_state.h"
+#include "loom/backend/generator.h"
+#include "loom/device/address.h"
+#include "loom/ops/device_output_scope.h"
+#include "loom/ops/empty.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/op_registration/adaption.h>
+#include <c10/core/CPUAllocator.h>
+
+namespace loom::ops {
+namespace {
+
+// Operators that take host tensors beside device tensors on every accelerator: indices and lengths.
+constexpr std::array<std::string_view, 6> kMixedDevices = {
+    "aten::index",       "aten::index_put", "aten::index_put_", "aten::_index_put_impl_",
+    "aten::_ctc_loss",   "aten::_unsafe_index"};
+
+bool may_mix_devices(const std::string& name) {
+  return std::any_of(kMixedDevices.begin(), kMixedDevices.end(), [&](std::string_view mixed) {
+    return name == mixed || name == std::string(mixed) + "_backward";
+  });
+}
+
+std::uint64_t mix(std::uint64_t seed, std::uint64_t offset) {
+  // splitmix64's finaliser (Steele, Lea, Flood 2014): neighbouring offsets give unrelated seeds.
+  std::uint64_t z = seed + 0x9e3779b97f4a7c15ULL * (offset + 1);
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+  return z ^ (z >> 31);
+}
+
+bool takes_generator(const c10::FunctionSchema& schema) {
+  return std::any_of(schema.arguments().begin(), schema.arguments().end(), [](const auto& argument) {
+    const auto optional = argument.type()->template cast<c10::OptionalType>();
+    const c10::TypePtr type = optional ? optional->getElementType() : argument.type();
+    return type->kind() == c10::TypeKind::GeneratorType;
+  });
+}
+
+bool is_generator(const c10::Argument& argument) {
+  const auto optional = argument.type()->cast<c10::OptionalType>();
+  const c10::TypePtr type = optional ? optional->getElementType() : argument.type();
+  return type->kind() == c10::TypeKind::GeneratorType;
+}
+
+void copy_geometry(const at::Tensor& from, const at::Tensor& to) {
+  to.unsafeGetTensorImpl()->set_sizes_and_strides(from.sizes(), from.strides(),
+                                                  from.storage_offset());
+}
+
+bool same_geometry(const at::Tensor& a, const at::Tensor& b) {
+  return a.sizes() == b.sizes() && a.strides() == b.strides() &&
+         a.storage_offset() == b.storage_offset();
+}
+
+void copy_bits(const at::Tensor& from, const at::Tensor& to) {
+  if (from.is_conj()) to._set_conj(true);
+  if (from.is_neg()) to._set_neg(true);
+  if (from.unsafeGetTensorImpl()->is_wrapped_number()) {
+    to.unsafeGetTensorImpl()->set_wrapped_number(true);
+  }
+}
+
+}  // namespace
+
+CpuArguments::CpuArguments(const c10::OperatorHandle& op, const torch::jit::Stack& stack)
+    : op_(op), output_device_(c10::kPrivateUse1, -1) {
+  const auto arguments = torch::jit::last(stack, op.schema().arguments().size());
+  bool mixed = false;
+  for (const c10::IValue& argument : arguments) look_at(argument, mixed);
+  if (output_device_.index() < 0) output_device_ = to_c10(current_device());
+  devices_.insert(output_device_.index());
+  if ((!mixed && devices_.size() == 1) || may_mix_devices(op.operator_name().name)) return;
+  for (const c10::IValue& argument : arguments) {
+    if (!argument.isTensor()) continue;
+    const at::Tensor& tensor = argument.toTensor();
+    if (!tensor.defined() || tensor.device() == output_device_) continue;
+    if (tensor.device().is_cpu() && tensor.dim() == 0) continue;
+    c10::impl::common_device_check_failure(output_device_, tensor,
+                                           op.operator_name().name.c_str(), "an operand");
+  }
+}
+
+CpuArguments::~CpuArguments() {
+  if (!saved_generator_state_.defined()) return;
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  std::lock_guard<std::mutex> lock(generator.mutex());
+  generator.set_state(saved_generator_state_);
+}
+
+void CpuArguments::look_at(const at::Tensor& tensor, bool& mixed) {
+  if (!tensor.defined()) return;
+  if (tensor.device().is_cpu() && tensor.dim() > 0) mixed = true;
+  if (!tensor.is_privateuseone()) return;
+  devices_.insert(tensor.device().index());
+  if (output_device_.index() < 0) output_device_ = tensor.device();
+}
+
+void CpuArguments::look_at(const c10::IValue& value, bool& mixed) {
+  if (value.isTensor()) {
+    look_at(value.toTensor(), mixed);
+  } else if (value.isTensorList()) {
+    for (const at::Tensor& tensor : value.toTensorList()) look_at(tensor, mixed);
+  } else if (value.isOptionalTensorList()) {
+    for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorList()) {
+      if (tensor) look_at(*tensor, mixed);
+    }
+  } else if (value.isDevice() && value.toDevice().is_privateuseone()) {
+    output_device_ = to_c10(resolve_device(value.toDevice().index(), "device"));
+  }
+}
+
+void CpuArguments::convert(torch::jit::Stack& stack) {
+  const auto& schema = op_.schema().arguments();
+  const std::size_t first = stack.size() - schema.size();
+  for (std::size_t i = 0; i < schema.size(); ++i) {
+    stack[first + i] = to_cpu(stack[first + i], schema[i]);
+  }
+  if (op_.hasTag(at::Tag::nondeterministic_seeded) && !takes_generator(op_.schema())) {
+    seed_default_generator();
+  }
+}
+
+c10::IValue CpuArguments::to_cpu(const c10::IValue& value, const c10::Argument& argument) {
+  if (value.isTensor()) return to_cpu(value.toTensor());
+  if (value.isTensorList()) {
+    c10::List<at::Tensor> list;
+    for (const at::Tensor& tensor : value.toTensorList()) list.push_back(to_cpu(tensor));
+    return list;
+  }
+  if (value.isOptionalTensorList()) {
+    c10::List<std::optional<at::Tensor>> list;
+    for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorList()) {
+      list.push_back(tensor ? std::optional(to_cpu(*tensor)) : std::nullopt);
+    }
+    return list;
+  }
+  if (value.isDevice() && value.toDevice().is_privateuseone()) return c10::Device(c10::kCPU);
+  if (is_generator(argument)) {
+    return cpu_generator(value.isNone() ? std::nullopt : std::optional(value.toGenerator()));
+  }
+  return value;
+}
+
+at::Tensor CpuArguments::to_cpu(const at::Tensor& tensor) {
+  if (!tensor.defined() || !tensor.is_privateuseone()) return tensor;
+  for (const TensorPair& pair : tensors_) {
+    if (pair.device.is_same(tensor)) return pair.cpu;  // one operand given twice stays one
+  }
+  at::Tensor cpu = at::detail::make_tensor<c10::TensorImpl>(
+      cpu_storage(tensor.storage()), c10::DispatchKeySet(c10::DispatchKey::CPU), tensor.dtype());
+  copy_geometry(tensor, cpu);
+  copy_bits(tensor, cpu);
+  tensors_.push_back({tensor, cpu});
+  return cpu;
+}
+
+c10::Storage CpuArguments::cpu_storage(const c10::Storage& storage) {
+  c10::StorageImpl* impl = storage.unsafeGetStorageImpl();
+  c10::Storage& cpu = cpu_storages_[impl];
+  if (!cpu) {
+    // mutable_data: a lazily cloned storage gets its own memory before somebody writes it.
+    cpu = c10::make_intrusive<c10::StorageImpl>(
+        c10::StorageImpl::use_byte_size_t(), storage.nbytes(),
+        c10::DataPtr(host_address(impl->mutable_data()), c10::kCPU), scoped_cpu_allocator(),
+        /*resizable=*/true);
+    device_storages_.emplace(cpu.unsafeGetStorageImpl(), storage);
+  }
+  return cpu;
+}
+
+at::Generator CpuArguments::cpu_generator(const std::optional<at::Generator>& generator) {
+  if (generator && generator->defined() && !generator->device().is_privateuseone()) {
+    TORCH_CHECK(false, "Expected a '", c10::kPrivateUse1, "' device type for generator but found '",
+                generator->device().type(), "'");
+  }
+  const bool given = generator && generator->defined();
+  PhiloxGenerator& philox =
+      generator_or_default(given ? generator : std::nullopt, output_device_.index());
+  const auto [seed, offset] = philox.reserve(4);
+  return at::make_generator<at::CPUGeneratorImpl>(mix(seed, offset));
+}
+
+void CpuArguments::seed_default_generator() {
+  const auto [seed, offset] =
+      generator_or_default(std::nullopt, output_device_.index()).reserve(4);
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  std::lock_guard<std::mutex> lock(generator.mutex());
+  saved_generator_state_ = generator.get_state();
+  generator.set_current_seed(mix(seed, offset));
+}
+
+void CpuArguments::write_back() {
+  for (const TensorPair& pair : tensors_) {
+    c10::StorageImpl* cpu = pair.cpu.storage().unsafeGetStorageImpl();
+    c10::StorageImpl* device = pair.device.storage().unsafeGetStorageImpl();
+    if (std::optional<c10::DataPtr> grown = take_device_memory(*cpu)) {
+      device->set_data_ptr_noswap(std::move(*grown));
+      device->set_nbytes(cpu->nbytes());
+    }
+    if (!same_geometry(pair.device, pair.cpu)) copy_geometry(pair.cpu, pair.device);
+  }
+}
+
+void CpuArguments::convert_results(torch::jit::Stack& stack) {
+  const std::size_t count = op_.schema().returns().size();
+  for (std::size_t i = stack.size() - count; i < stack.size(); ++i) stack[i] = to_device(stack[i]);
+}
+
+c10::IValue CpuArguments::to_device(const c10::IValue& value) {
+  if (value.isTensor()) return to_device(value.toTensor());
+  if (value.isTensorList()) {
+    c10::List<at::Tensor> list;
+    for (const at::Tensor& tensor : value.toTensorList()) list.push_back(to_device(tensor));
+    return list;
+  }
+  return value;
+}
+
+at::Tensor CpuArguments::to_device(const at::Tensor& tensor) {
+  if (!tensor.defined()) return tensor;
+  for (const TensorPair& pair : tensors_) {
+    if (pair.cpu.is_same(tensor)) return pair.device;
+  }
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      tensor.layout() == c10::kStrided, op_.operator_name().name, ": expected a strided result, "
+      "got layout ", tensor.layout(), ", which has no loom form; call it on a .cpu() copy");
+  if (std::optional<c10::Storage> storage = device_storage(tensor)) {
+    at::Tensor device = make_tensor(std::move(*storage), tensor.scalar_type(), tensor.sizes(),
+                                    tensor.strides(), tensor.storage_offset());
+    copy_bits(tensor, device);
+    return device;
+  }
+  // The operator returned memory that it had before, such as a host tensor it was given.
+  const at::Tensor source = tensor.is_non_overlapping_and_dense() ? tensor : tensor.contiguous();
+  at::Tensor device = empty_strided(source.sizes(), source.strides(), source.scalar_type(),
+                                    output_device_);
+  if (source.numel() > 0) {
+    std::memcpy(host_address(device.data_ptr()), source.data_ptr(), source.nbytes());
+  }
+  copy_bits(source, device);
+  return device;
+}
+
+std::optional<c10::Storage> CpuArguments::device_storage(const at::Tensor& tensor) {
+  c10::StorageImpl* cpu = tensor.storage().unsafeGetStorageImpl();
+  if (const auto known = device_storages_.find(cpu); known != device_storages_.end()) {
+    return known->second;
+  }
+  std::optional<c10::DataPtr> memory = take_device_memory(*cpu);
+  if (!memory) return std::nullopt;
+  c10::Storage device = c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), cpu->nbytes(), std::move(*memory),
+      c10::GetAllocator(c10::kPrivateUse1), /*resizable=*/true);
+  device_storages_.emplace(cpu, device);
+  return device;
+}
+
+}  // namespace loom::ops

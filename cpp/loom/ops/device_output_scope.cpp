@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/ops/device_output_scope.h"
+
+#include <utility>
+
+#include "loom/backend/allocator.h"
+#include "loom/device/address.h"
+#include "loom/device/queue.h"
+
+#include <c10/core/CPUAllocator.h>
+
+namespace loom::ops {
+namespace {
+
+thread_local Queue* t_queue = nullptr;
+
+// The context of memory from a scope is the device address, which the device allocator frees.
+void free_device_memory(void* address) {
+  static const c10::DeleterFnPtr deleter =
+      c10::GetAllocator(c10::kPrivateUse1)->raw_deleter();
+  deleter(address);
+}
+
+class ScopedCpuAllocator final : public c10::Allocator {
+ public:
+  explicit ScopedCpuAllocator(c10::Allocator* base) : base_(base) {}
+
+  c10::DataPtr allocate(std::size_t bytes) override {
+    if (t_queue == nullptr || bytes == 0) return base_->allocate(bytes);
+    c10::DataPtr device = loom::allocate(bytes, *t_queue);
+    void* host = host_address(device.get());
+    return {host, device.release_context(), &free_device_memory, c10::kCPU};
+  }
+  // Of the base allocator: raw_allocate() is not used inside scopes, where it could not work in
+  // isolated mode (its context must be the address itself).
+  c10::DeleterFnPtr raw_deleter() const override { return base_->raw_deleter(); }
+  void copy_data(void* destination, const void* source, std::size_t bytes) const override {
+    base_->copy_data(destination, source, bytes);
+  }
+
+ private:
+  c10::Allocator* const base_;
+};
+
+// Leaked: CPU storages hold a pointer to it until the very end of the process.
+ScopedCpuAllocator* install() {
+  auto* allocator = new ScopedCpuAllocator(c10::GetCPUAllocator());
+  c10::SetCPUAllocator(allocator);
+  return allocator;
+}
+
+ScopedCpuAllocator* const g_allocator = install();
+
+}  // namespace
+
+c10::Allocator* scoped_cpu_allocator() noexcept { return g_allocator; }
+
+DeviceOutputScope::DeviceOutputScope(Queue& queue) noexcept
+    : previous_(std::exchange(t_queue, &queue)) {}
+
+DeviceOutputScope::~DeviceOutputScope() { t_queue = previous_; }
+
+std::optional<c10::DataPtr> take_device_memory(c10::StorageImpl& storage) {
+  if (storage.data_ptr().get_deleter() != &free_device_memory) return std::nullopt;
+  c10::DataPtr host = storage.set_data_ptr(c10::DataPtr(nullptr, c10::kCPU));
+  void* device = host.release_context();
+  // The device pointer is the context of its own deleter, as the device allocator makes it.
+  return c10::DataPtr(device, device, c10::GetAllocator(c10::kPrivateUse1)->raw_deleter(),
+                      c10::Device(c10::kPrivateUse1, static_cast<c10::DeviceIndex>(
+                                                         device_of_address(device))));
+}
+
+}  // namespace loom::ops

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// Lets a CPU operator write its results straight into device memory: while a scope is alive, CPU
+// memory that this thread allocates comes from loom's caching allocator (as host-accessible
+// addresses), and the storages that carry results are turned into device storages without a copy.
+// Every other thread, and this one outside a scope, allocates as before.
+// Thread: a scope belongs to the thread that made it; memory may be freed by any thread.
+
+#include <optional>
+
+#include <c10/core/Allocator.h>
+#include <c10/core/StorageImpl.h>
+
+namespace loom {
+class Queue;
+}
+
+namespace loom::ops {
+
+class DeviceOutputScope {
+ public:
+  /// Requires: `queue` is idle and nothing is submitted to it before the results are adopted,
+  /// since the host writes memory that is ordered by this queue.
+  explicit DeviceOutputScope(Queue& queue) noexcept;
+  ~DeviceOutputScope();
+  DeviceOutputScope(const DeviceOutputScope&) = delete;
+  DeviceOutputScope& operator=(const DeviceOutputScope&) = delete;
+
+ private:
+  Queue* const previous_;
+};
+
+/// If the storage's memory was allocated in a scope, takes it out as a device pointer and leaves
+/// the storage empty; otherwise nothing.
+[[nodiscard]] std::optional<c10::DataPtr> take_device_memory(c10::StorageImpl& storage);
+
+/// The CPU allocator that scopes act on; storages made with it can be resized inside a scope.
+[[nodiscard]] c10::Allocator* scoped_cpu_allocator() noexcept;
+
+}  // namespace loom::ops

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The one generic fallback: what has no kernel of its own waits for the streams of its operands,
+// runs ATen's CPU operator on this thread over the same memory, and turns the results into device
+// tensors. Nothing is copied in either direction. Each use is counted (fallback_report.h).
+//
+// What an operator does to its CPU aliases is carried over to the device tensors, whether its
+// schema declares it or not: writes, because the memory is shared; resizes and replaced storages,
+// because they are compared afterwards.
+
+#include <chrono>
+
+#include "loom/backend/device_state.h"
+#include "loom/backend/stream.h"
+#include "loom/base/options.h"
+#include "loom/device/queue.h"
+#include "loom/ops/cpu_arguments.h"
+#include "loom/ops/device_output_scope.h"
+#include "loom/ops/fallback_report.h"
+#include "loom/ops/host_region.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/library.h>
+
+namespace loom::ops {
+namespace {
+
+std::string full_name(const c10::OperatorHandle& op) {
+  const c10::OperatorName& name = op.operator_name();
+  return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
+}
+
+void obey_fallback_option(const std::string& name) {
+  switch (options().fallback) {
+    case FallbackMode::kAllow:
+      return;
+    case FallbackMode::kWarn:
+      TORCH_WARN("loom: ", name, " has no asynchronous kernel: it waits for the stream and runs on "
+                 "the host (LOOM_FALLBACK=warn)");
+      return;
+    case FallbackMode::kError:
+      TORCH_CHECK_NOT_IMPLEMENTED(false, "loom: ", name, " has no asynchronous kernel, and "
+                                  "LOOM_FALLBACK=error forbids the synchronous fallback");
+  }
+}
+
+// The CPU operator, seen by none of the layers that the device operator came through.
+void call_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  at::AutoDispatchBelowADInplaceOrView below_autograd;
+  c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  HostRegion host;
+  op.callBoxed(stack);
+}
+
+void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const auto start = std::chrono::steady_clock::now();
+  const std::string name = full_name(op);
+  obey_fallback_option(name);
+  CpuArguments arguments(op, *stack);
+  for (const c10::DeviceIndex device : arguments.devices()) current_queue(device).synchronize();
+  {
+    DeviceOutputScope outputs(current_queue(arguments.output_device().index()));
+    arguments.convert(*stack);
+    call_on_cpu(op, stack);
+    arguments.write_back();
+    arguments.convert_results(*stack);
+  }
+  note_fallback(name, std::chrono::duration_cast<std::chrono::nanoseconds>(
+                          std::chrono::steady_clock::now() - start)
+                          .count());
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(_, PrivateUse1, library) {
+  library.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+}
+
+}  // namespace loom::ops

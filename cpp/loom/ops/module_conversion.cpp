@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Module.to("loom") keeps parameters what they are. PyTorch assigns the moved data to the existing
+// parameter (`param.data = moved`) only if it finds the two kinds of tensor compatible for a
+// shallow copy, and TensorImpl's own list of such backends leaves PrivateUse1 out. loom tensors are
+// plain strided TensorImpls, so the answer is the one that CUDA gets: tied weights stay tied,
+// parameters keep their identity, and optimisers made before the move still hold them.
+
+#include <ATen/core/Tensor.h>
+#include <torch/library.h>
+
+namespace loom::ops {
+namespace {
+
+bool is_plain_dense(const at::Tensor& tensor) {
+  constexpr c10::DispatchKeySet kDenseBackends({c10::DispatchKey::CPU, c10::DispatchKey::CUDA,
+                                                c10::DispatchKey::PrivateUse1});
+  const c10::DispatchKeySet keys = tensor.key_set();
+  return tensor.layout() == c10::kStrided && keys.has_any(kDenseBackends) &&
+         !keys.has(c10::DispatchKey::Python);
+}
+
+bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& from) {
+  if (is_plain_dense(self) && is_plain_dense(from)) return true;
+  return self.unsafeGetTensorImpl()->has_compatible_shallow_copy_type(from.key_set());
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
+  library.impl("_has_compatible_shallow_copy_type", has_compatible_shallow_copy_type);
+}
+TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, library) {
+  library.impl("_has_compatible_shallow_copy_type", has_compatible_shallow_copy_type);
+}
+
+}  // namespace loom::ops
