@@ -3,7 +3,9 @@
 
 // The one table of LOOM_* environment variables. They are read once, at the first use of the
 // device, and checked: a name that is not in the table or a value that does not parse is an error
-// that says what was expected. Thread: options() may be called from any thread.
+// that says what was expected. Names that the build and the tests use (LOOM_BUILD_*, LOOM_TEST_*,
+// LOOM_CHECKS, LOOM_CORE_ONLY, LOOM_SANITIZER, LOOM_STRESS_SECONDS) are let pass.
+// Thread: options() may be called from any thread.
 
 #include "loom/base/export.h"
 
@@ -20,7 +22,7 @@ enum class MemoryMode { kUnified, kIsolated };
 enum class FallbackMode { kAllow, kWarn, kError };
 
 struct Options {
-  int devices = 0;  ///< LOOM_DEVICES: number of devices; 0 = one per NUMA node
+  int devices = 0;  ///< LOOM_DEVICES: number of devices, 1 to 16; 0 = one per NUMA node
   int threads = 0;  ///< LOOM_THREADS: cores of each device; 0 = its share of the host's
   MemoryMode memory = MemoryMode::kUnified;  ///< LOOM_MEMORY: unified | isolated
   std::size_t memory_limit = 0;   ///< LOOM_MEMORY_LIMIT: bytes per device, e.g. 512M, 8G; 0 = its
@@ -43,7 +45,7 @@ struct OptionInfo {
 
 /// Reads the options from `environment` ("NAME=value" strings, null-terminated array).
 /// Throws: as options().
-[[nodiscard]] Options parse_options(const char* const* environment);
+[[nodiscard]] LOOM_API Options parse_options(const char* const* environment);
 
 [[nodiscard]] LOOM_API std::span<const OptionInfo> option_table() noexcept;
 

@@ -17,7 +17,7 @@ namespace loom {
 namespace detail {
 // Written once, before the first device address exists; every reader got its address from an
 // allocation that happened after, so relaxed is enough.
-LOOM_API extern std::atomic<std::ptrdiff_t> g_shadow_offset;
+extern LOOM_API std::atomic<std::ptrdiff_t> g_shadow_offset;
 }  // namespace detail
 
 [[nodiscard]] inline std::ptrdiff_t shadow_offset() noexcept {
@@ -38,7 +38,15 @@ LOOM_API extern std::atomic<std::ptrdiff_t> g_shadow_offset;
                                  static_cast<std::uintptr_t>(shadow_offset()));
 }
 
-/// The device whose memory holds this device address, or -1.
+/// The device whose memory holds this device address, or -1. Async-signal-safe.
 [[nodiscard]] LOOM_API int device_of_address(const void* device_address) noexcept;
+
+/// Takes `bytes` of device addresses for `device` from the reservation, which is made at the first
+/// call, by options().memory, with room for what all devices may map. Nothing is accessible yet.
+/// Throws: loom::Error when the system or the reservation has no room.
+[[nodiscard]] std::byte* reserve_addresses(int device, std::size_t bytes);
+
+/// Gives a range back. Requires: from reserve_addresses(), nothing mapped in it.
+void release_addresses(std::byte* begin, std::size_t bytes) noexcept;
 
 }  // namespace loom

@@ -14,14 +14,15 @@
 namespace loom {
 
 /// Where an allocator gets memory from. Implemented by Arena, and by fakes in tests.
-class SegmentSource {
+class LOOM_API SegmentSource {
  public:
   virtual ~SegmentSource() = default;
 
   /// Maps `bytes` (rounded up to the granularity) of zeroed memory and returns its device address;
-  /// null when the limit or the system refuses.
+  /// null when the limit or the system refuses, and for 0 bytes.
   [[nodiscard]] virtual void* map_segment(std::size_t bytes) = 0;
-  /// Gives a whole segment back to the system. Requires: mapped with the same `bytes`.
+  /// Gives a whole segment back to the system; null is ignored.
+  /// Requires: mapped with the same `bytes`.
   virtual void unmap_segment(void* segment, std::size_t bytes) noexcept = 0;
   /// Segments are multiples of this, and aligned to it.
   [[nodiscard]] virtual std::size_t granularity() const noexcept = 0;
@@ -34,8 +35,14 @@ class SegmentSource {
 /// The memory of one device.
 class LOOM_API Arena final : public SegmentSource {
  public:
-  /// Takes the part of the reservation that belongs to `device`, of `limit` bytes.
+  static constexpr std::size_t kGranularity = std::size_t{2} << 20;
+
+  /// Takes addresses for `limit` bytes of `device` from the reservation; twice as many, so that
+  /// fragmentation of addresses does not fail a request that the limit allows.
+  /// Throws: loom::Error when there is no room.
   Arena(int device, std::size_t limit);
+  /// Gives all memory and addresses back. Requires: nobody uses its segments.
+  ~Arena() override;
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
@@ -46,15 +53,18 @@ class LOOM_API Arena final : public SegmentSource {
   [[nodiscard]] std::size_t mapped() const noexcept override;
 
  private:
-  const int device_;
+  using FreeRanges = std::map<std::byte*, std::size_t>;
+
+  [[nodiscard]] std::byte* take_range(std::size_t bytes) LOOM_REQUIRES(mutex_);
+  void give_range(std::byte* begin, std::size_t bytes) LOOM_REQUIRES(mutex_);
+
   const std::size_t limit_;
-  std::byte* begin_ = nullptr;
-  std::byte* end_ = nullptr;
+  const std::size_t reserved_;
+  std::byte* const begin_;
   mutable Mutex mutex_;
   std::size_t mapped_ LOOM_GUARDED_BY(mutex_) = 0;
-  // Free ranges of address space, start -> bytes, coalesced. Twice the limit is reserved, so that
-  // fragmentation of addresses does not fail a request that the limit allows.
-  std::map<std::byte*, std::size_t> free_ LOOM_GUARDED_BY(mutex_);
+  // Free ranges of addresses, start -> bytes; no two touch.
+  FreeRanges free_ LOOM_GUARDED_BY(mutex_);
 };
 
 }  // namespace loom

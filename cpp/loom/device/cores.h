@@ -12,24 +12,30 @@
 #include <cstdint>
 #include <memory>
 #include <type_traits>
+#include <vector>
 
 namespace loom {
 
 class LOOM_API Cores {
  public:
-  /// `count` cores: the calling worker and up to count - 1 threads of its own.
-  explicit Cores(int count);
+  /// `count` cores: the calling worker and up to count - 1 threads of its own, which run on the
+  /// processors `cpus` (empty = anywhere) and are named after `device`.
+  explicit Cores(int count, std::vector<int> cpus = {}, int device = 0);
+  /// Requires: no run() is under way.
   ~Cores();
   Cores(const Cores&) = delete;
   Cores& operator=(const Cores&) = delete;
 
   [[nodiscard]] int count() const noexcept { return count_; }
+  [[nodiscard]] const std::vector<int>& cpus() const noexcept { return cpus_; }
 
   /// Calls body(block) once for every block in [0, blocks), on this thread and on idle cores, and
   /// returns when all have run. How work is cut into blocks must depend on shapes only, never on
   /// count(), so that results do not either. A lower `priority` number goes first (as in CUDA).
+  /// A grid of one block is a plain call. A grid run from inside a block of a larger one runs on
+  /// the calling thread.
   /// Throws: the first exception of a block, after all claimed blocks have ended; blocks not yet
-  /// claimed then are skipped. A grid run from inside a block runs on the calling thread.
+  /// claimed then are skipped.
   template <class Body>
   void run(std::int64_t blocks, Body&& body, int priority = 0) {
     using Function = std::remove_reference_t<Body>;
@@ -46,6 +52,8 @@ class LOOM_API Cores {
   void run_erased(std::int64_t blocks, BlockFunction function, void* context, int priority);
 
   const int count_;
+  const std::vector<int> cpus_;
+  const int device_;
   std::unique_ptr<State> state_;
 };
 

@@ -2,9 +2,9 @@
 #pragma once
 
 // A device: a set of cores with memory near them, its queues and its arena. Devices are made at
-// the first call of device_count() or device(), and live until the process ends (leaked, so that
-// tensors freed by static destructors still find them). No thread starts before the first command.
-// Thread: everything here may be called from any thread.
+// the first call of device(), and live until the process ends (leaked, so that tensors freed by
+// static destructors still find them). No thread starts before the first command, no queue exists
+// before it is asked for. Thread: everything here may be called from any thread.
 
 #include "loom/base/export.h"
 #include "loom/device/arena.h"
@@ -32,6 +32,8 @@ class LOOM_API Device {
   [[nodiscard]] Cores& cores() noexcept;
 
   [[nodiscard]] Queue& default_queue() noexcept;
+  /// The queue of the pool with this `index`, from 0 to kQueuesPerPriority - 1. In its QueueId the
+  /// index is one more, since {device, 0, 0} is the default queue.
   /// Throws: loom::Error when there is no such priority or index.
   [[nodiscard]] Queue& pool_queue(int priority, int index);
   /// The next queue of that priority, round robin; priorities outside the range are clamped.
@@ -46,9 +48,11 @@ class LOOM_API Device {
   std::unique_ptr<State> state_;
 };
 
-/// Throws: loom::Error for a bad LOOM_* variable, or when used in a forked child (fork.h).
+/// How many devices there are. Uses none: a process that has only asked may fork.
+/// Throws: loom::Error for a bad LOOM_* variable.
 [[nodiscard]] LOOM_API int device_count();
-/// Throws: as device_count(), and when there is no such device.
+/// Throws: loom::Error for a bad LOOM_* variable, when there is no such device, and in a child that
+/// was forked after a device was used (thread.h).
 [[nodiscard]] LOOM_API Device& device(int index);
 /// True once some thread of the process has used a device.
 [[nodiscard]] LOOM_API bool device_in_use() noexcept;

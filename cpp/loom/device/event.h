@@ -9,6 +9,7 @@
 #include "loom/base/export.h"
 #include "loom/base/mutex.h"
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 
@@ -25,7 +26,7 @@ class LOOM_API QueueEvent {
   QueueEvent(const QueueEvent&) = delete;
   QueueEvent& operator=(const QueueEvent&) = delete;
 
-  /// Marks everything submitted to `queue` so far.
+  /// Marks everything submitted to `queue` so far. Throws: as Queue::submit().
   void record(Queue& queue);
   /// Makes later commands of `queue` wait for the mark.
   void block(Queue& queue) const;
@@ -42,12 +43,25 @@ class LOOM_API QueueEvent {
   [[nodiscard]] int device() const;
 
  private:
-  struct Mark;
+  // Nanoseconds of the steady clock. Written by the command before the timeline reaches the mark,
+  // read after: relaxed.
+  using Timestamp = std::atomic<std::int64_t>;
+  struct Mark {
+    Queue* queue = nullptr;  ///< null = never recorded
+    std::uint64_t position = 0;
+    // Shared with the command that stores it, so that an event may be re-recorded or destroyed
+    // while that is queued.
+    std::shared_ptr<Timestamp> time;
+
+    [[nodiscard]] bool complete() const;
+  };
+
+  [[nodiscard]] Mark mark() const;
+  [[nodiscard]] std::int64_t completion_ns(const char* role) const;
+
   const EventTiming timing_;
   mutable Mutex mutex_;
-  // Shared with the command that stores the timestamp, so that an event may be re-recorded or
-  // destroyed while that is queued.
-  std::shared_ptr<Mark> mark_ LOOM_GUARDED_BY(mutex_);
+  Mark mark_ LOOM_GUARDED_BY(mutex_);
 };
 
 }  // namespace loom

@@ -5,6 +5,8 @@
 // naming the address, the device and, if a describer is set, the allocation, and ends the process
 // with SIGSEGV's default action. Every other fault goes on to the handler that was there before.
 
+#include "loom/base/export.h"
+
 #include <cstddef>
 
 namespace loom {
@@ -14,9 +16,9 @@ namespace loom {
 /// must neither allocate nor wait for a lock.
 using FaultDescriber = bool (*)(const void* device_address, char* text, std::size_t size) noexcept;
 
-void set_fault_describer(FaultDescriber describer) noexcept;
+LOOM_API void set_fault_describer(FaultDescriber describer) noexcept;
 
 /// Installs the handler; called when the reservation is made in isolated mode. Idempotent.
-void install_fault_handler();
+LOOM_API void install_fault_handler();
 
 }  // namespace loom

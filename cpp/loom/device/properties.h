@@ -16,8 +16,8 @@ enum class SimdLevel { kScalar, kAvx2, kAvx512 };
 [[nodiscard]] LOOM_API const char* to_string(SimdLevel level) noexcept;
 
 struct DeviceProperties {
-  std::string name;              ///< the processor's model name
-  int core_count = 0;            ///< cores that run this device's kernels
+  std::string name;    ///< the processor's model name
+  int core_count = 0;  ///< cores that run this device's kernels; two hardware threads are one core
   std::vector<int> cpus;         ///< the processors they may run on
   int numa_node = -1;            ///< -1 when the host is split without regard to nodes
   std::size_t total_memory = 0;  ///< bytes that may be mapped (LOOM_MEMORY_LIMIT)
@@ -27,10 +27,14 @@ struct DeviceProperties {
   SimdLevel simd = SimdLevel::kScalar;
 };
 
+/// The most devices that a host is split into. There may be more devices than cores, which then
+/// share them in turn: code for several devices can be tested on a small machine.
+inline constexpr int kMaxDevices = 16;
+
 /// The properties of all devices that `count` (0 = one per NUMA node), `threads` (0 = a fair
 /// share) and `memory_limit` (0 = a fair share) make of this host. Respects the process's
-/// affinity mask. Throws: loom::Error if the host has fewer cores than devices.
-[[nodiscard]] std::vector<DeviceProperties> enumerate_devices(int count, int threads,
-                                                              std::size_t memory_limit);
+/// affinity mask and cgroup. Throws: loom::Error for more than kMaxDevices devices.
+[[nodiscard]] LOOM_API std::vector<DeviceProperties> enumerate_devices(int count, int threads,
+                                                                       std::size_t memory_limit);
 
 }  // namespace loom

@@ -8,7 +8,9 @@
 // Commands that are still queued when the process exits are not run.
 
 #include "loom/base/export.h"
+#include "loom/base/mutex.h"
 #include "loom/device/command_buffer.h"
+#include "loom/device/thread.h"
 #include "loom/device/timeline.h"
 
 #include <atomic>
@@ -30,12 +32,31 @@ struct QueueId {
   friend bool operator==(const QueueId&, const QueueId&) = default;
 };
 
+/// Turns what a command threw into what synchronize() throws, so that a layer above can add to the
+/// messages of its own exception types. Returns null for what it does not know: then a
+/// std::exception becomes a loom::Error that says where it came from, anything else stays as it is.
+/// Called on the worker.
+using ErrorAnnotator = std::exception_ptr (*)(const std::exception_ptr& error, const char* name,
+                                              std::uint64_t position, const QueueId& queue);
+
+/// Set once, before the device is used.
+LOOM_API void set_error_annotator(ErrorAnnotator annotator) noexcept;
+
+/// "raised by '<name>', command <position> of queue <device>:<priority>:<index>, ...": what an
+/// annotator adds to a message.
+[[nodiscard]] LOOM_API std::string describe_command(const char* name, std::uint64_t position,
+                                                    const QueueId& queue);
+
 class LOOM_API Queue {
  public:
   /// Priorities are kHighestPriority ... 0.
   static constexpr int kHighestPriority = -1;
+  /// A host thread that is this many commands ahead is held until half of them have run.
+  static constexpr std::uint64_t kMaxPending = 65536;
 
   Queue(QueueId id, Cores& cores);
+  /// Stops the worker after the current command; what is still queued is destroyed without being
+  /// run. Requires: nobody waits for this queue.
   ~Queue();
   Queue(const Queue&) = delete;
   Queue& operator=(const Queue&) = delete;
@@ -47,12 +68,20 @@ class LOOM_API Queue {
   /// If it throws, the first exception is kept for synchronize(); later commands run all the same.
   /// With LOOM_LAUNCH_BLOCKING=1 it returns after the command has run, and throws its exception.
   /// A caller that is far ahead (kMaxPending commands) is held until the worker has caught up.
+  /// While the process exits, commands are dropped.
   /// Throws: loom::Error in a forked child of a process that had used the device.
   template <class Callable>
-  std::uint64_t submit(const char* name, Callable&& callable);
+  std::uint64_t submit(const char* name, Callable&& callable) {
+    const std::uint64_t position = enqueue(name, std::forward<Callable>(callable));
+    if (blocking_) [[unlikely]] {
+      finish_blocking(position);
+    }
+    return position;
+  }
 
   /// Waits until everything submitted so far has run.
-  /// Throws: the first exception of a command since the last throw, once.
+  /// Throws: the first exception of a command since the last throw, once; loom::Error when called
+  /// by a command of this queue.
   void synchronize();
 
   /// As synchronize() for the commands up to `position` only.
@@ -77,17 +106,93 @@ class LOOM_API Queue {
   /// The queue whose worker the calling thread is, or null.
   [[nodiscard]] static Queue* current() noexcept;
 
-  /// How many times, in this process, a host thread has waited for a queue.
-  [[nodiscard]] static std::uint64_t host_waits() noexcept;
+  /// How many times, in this process, a host thread has had to wait: calls of synchronize() of a
+  /// queue, event or device (one for each queue), of Timeline::wait() and of a blocking submit(),
+  /// by a thread that is not loom's, for work that had not yet finished.
+  [[nodiscard]] static std::uint64_t host_waits() noexcept { return Timeline::host_waits(); }
 
  private:
-  struct Worker;
-  // See queue.cpp; the fast path of submit() is inline below.
+  enum WorkerState : std::uint32_t { kAwake, kSleeping };
+  struct Failure {
+    std::exception_ptr error;
+    std::uint64_t position = 0;
+  };
+
+  template <class Callable>
+  std::uint64_t enqueue(const char* name, Callable&& callable);
+
+  [[nodiscard]] bool accepts_commands() const;
+  void make_room();
+  void start_worker() LOOM_REQUIRES(submit_mutex_);
+  void wake_worker() noexcept;
+  void finish_blocking(std::uint64_t position);
+  void throw_error_up_to(std::uint64_t position);
+
+  // On the worker.
+  void work();
+  [[nodiscard]] bool await_command(std::uint64_t done);
+  void run_command(std::uint64_t position);
+  void keep_error(std::exception_ptr error, const char* name, std::uint64_t position) noexcept;
+  void block_on(const Timeline& timeline, std::uint64_t position);
+
+  void stop();
+
   const QueueId id_;
   Cores& cores_;
-  Timeline timeline_;
+  const bool blocking_;
+  const std::int64_t spin_ns_;
+
+  // Producers append under the mutex; the worker takes without it what submitted_ has published.
+  Mutex submit_mutex_;
+  CommandBuffer commands_;
+  bool started_ LOOM_GUARDED_BY(submit_mutex_) = false;
+  // Positions up to here can be submitted without looking at the timeline, whose cache line belongs
+  // to the worker. Relaxed: a bound that is off by a few commands does no harm.
+  std::atomic<std::uint64_t> room_until_{kMaxPending};
+  // Published with the command in place. Sequentially consistent together with worker_state_: the
+  // producer writes submitted_, then reads worker_state_; the worker writes worker_state_, then
+  // reads submitted_; so one of them sees the other and no wake is missed.
   std::atomic<std::uint64_t> submitted_{0};
-  std::unique_ptr<Worker> worker_;
+  std::atomic<std::uint32_t> worker_state_{kAwake};  ///< a WorkerState; the worker's futex
+
+  alignas(64) Timeline timeline_;
+  std::atomic<bool> stop_{false};
+
+  Mutex failure_mutex_;
+  Failure failure_ LOOM_GUARDED_BY(failure_mutex_);
+  // failure_.position, or UINT64_MAX: lets a wait without errors do without the mutex. Written
+  // before the timeline reaches that position, so who has seen it reached sees this: relaxed.
+  std::atomic<std::uint64_t> failed_at_{UINT64_MAX};
+
+  Mutex blocked_mutex_;
+  const Timeline* blocked_on_ LOOM_GUARDED_BY(blocked_mutex_) = nullptr;
+
+  std::unique_ptr<LoomThread> worker_;
 };
+
+template <class Callable>
+std::uint64_t Queue::enqueue(const char* name, Callable&& callable) {
+  if (detail::process_state() != detail::ProcessState::kRunning) [[unlikely]] {
+    if (!accepts_commands()) return submitted();
+  }
+  if (submitted_.load(std::memory_order_relaxed) >= room_until_.load(std::memory_order_relaxed))
+      [[unlikely]] {
+    make_room();
+  }
+  std::uint64_t position;
+  {
+    MutexLock lock(submit_mutex_);
+    if (!started_) [[unlikely]] {
+      start_worker();
+    }
+    commands_.append(name, std::forward<Callable>(callable));
+    position = submitted_.load(std::memory_order_relaxed) + 1;
+    submitted_.store(position, std::memory_order_seq_cst);
+  }
+  if (worker_state_.load(std::memory_order_seq_cst) == kSleeping) [[unlikely]] {
+    wake_worker();
+  }
+  return position;
+}
 
 }  // namespace loom

@@ -2,42 +2,79 @@
 #pragma once
 
 // Threads of loom: workers of queues and cores of devices. They are started through here, so that
-// every one of them is set up alike, named, bound to its device's processors, and gone before
-// static destruction begins: an exit handler stops them between two commands and joins them.
+// every one of them is set up alike, named, bound to its device's processors, takes no signals, and
+// is gone before static destruction begins: an exit handler stops them between two commands and
+// joins them. A child that is forked while such threads may exist is told so.
+// Thread: all functions may be called from any thread.
 
 #include "loom/base/export.h"
 
+#include <atomic>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 namespace loom {
+
+namespace detail {
+
+enum class ProcessState : int { kRunning, kExiting, kForked };
+
+// Goes once from kRunning to another state. Relaxed: who must not sleep through the change is woken
+// by a futex after it, everybody else may see it a little later.
+extern LOOM_API std::atomic<ProcessState> g_process_state;
+
+struct ThreadState;
+
+[[nodiscard]] inline ProcessState process_state() noexcept {
+  return g_process_state.load(std::memory_order_relaxed);
+}
+
+}  // namespace detail
 
 /// Runs `body(context)` on a loom thread with what the layer above wants around it (thread-local
 /// guards, library settings).
 using ThreadWrapper = void (*)(void (*body)(void*), void* context);
 
 /// Sets the wrapper of all loom threads started later. Called once, before the device is used.
-void set_thread_wrapper(ThreadWrapper wrapper) noexcept;
+LOOM_API void set_thread_wrapper(ThreadWrapper wrapper) noexcept;
 
 /// True after the process has begun to exit: threads are stopped, nothing submitted runs.
-[[nodiscard]] LOOM_API bool exiting() noexcept;
+[[nodiscard]] inline bool exiting() noexcept {
+  return detail::process_state() == detail::ProcessState::kExiting;
+}
 
 /// True in a child that was forked after the parent had used a device; its loom has no threads.
-[[nodiscard]] LOOM_API bool in_bad_fork() noexcept;
+[[nodiscard]] inline bool in_bad_fork() noexcept {
+  return detail::process_state() == detail::ProcessState::kForked;
+}
 
 /// Throws loom::Error when in_bad_fork(), with what to do instead.
 LOOM_API void check_not_forked();
 
-/// Called by the device layer when the first device is made: arms the fork and exit handlers.
-void note_device_used() noexcept;
+/// Called by the device layer when the first device is made, and by the first LoomThread: arms the
+/// fork and exit handlers.
+LOOM_API void note_device_used();
 
-/// Starts a thread named `name` (15 characters are kept) on `cpus` (empty = anywhere).
-/// `stop` is called by the exit handler, must make `body` return soon, and must not block.
-/// The thread is joined by the exit handler or by join_thread().
-class LoomThread {
+/// What the exit handler does: no thread starts any more, those that run are stopped after what
+/// they are doing and joined. For programs that know earlier that they end. Idempotent.
+LOOM_API void stop_threads();
+
+/// True once note_device_used() has been called in this process.
+[[nodiscard]] LOOM_API bool device_was_used() noexcept;
+
+/// True on threads that LoomThread started.
+[[nodiscard]] LOOM_API bool on_loom_thread() noexcept;
+
+/// A thread that the exit handler or the destructor joins, whichever comes first.
+class LOOM_API LoomThread {
  public:
-  LoomThread(std::string name, std::vector<int> cpus, std::function<void()> body,
+  /// Starts a thread named `name` (15 characters are kept) on `cpus` (empty = anywhere). `stop`
+  /// must make `body` return soon, and must not block; it is called at most once. When exiting(),
+  /// no thread is started.
+  /// Throws: std::system_error when the system refuses.
+  LoomThread(const std::string& name, std::vector<int> cpus, std::function<void()> body,
              std::function<void()> stop);
   /// Stops and joins. Requires: not called by the thread itself.
   ~LoomThread();
@@ -45,8 +82,7 @@ class LoomThread {
   LoomThread& operator=(const LoomThread&) = delete;
 
  private:
-  struct State;
-  State* state_;
+  std::shared_ptr<detail::ThreadState> state_;
 };
 
 }  // namespace loom

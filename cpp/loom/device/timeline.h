@@ -26,20 +26,33 @@ class LOOM_API Timeline {
     return completed_.load(std::memory_order_acquire);
   }
 
-  /// Returns once `position` is reached: spins for options().spin_ns, then sleeps.
-  /// Requires: the GIL is not held.
+  /// Returns once `position` is reached, or when the process exits: spins for options().spin_ns,
+  /// then sleeps. Requires: the GIL is not held.
+  /// Throws: loom::Error in a forked child, if not yet reached: nobody would ever advance.
   void wait(std::uint64_t position) const;
+
+  /// As wait(), but returns as well once `stop` is set and interrupt() has been called after that.
+  void wait_unless(std::uint64_t position, const std::atomic<bool>& stop) const;
 
   /// Wakes the waiters up to `position`. Requires: never less than before; one advancing thread.
   void advance(std::uint64_t position) noexcept;
 
+  /// Makes all waiters look again at their reasons to stop.
+  void interrupt() const noexcept;
+
+  /// How many times, in this process, a thread that is not loom's had to ask to wait.
+  [[nodiscard]] static std::uint64_t host_waits() noexcept;
+
  private:
+  static constexpr std::uint64_t kNobody = UINT64_MAX;
+
+  void sleep_until(std::uint64_t position, const std::atomic<bool>* stop) const;
+
   std::atomic<std::uint64_t> completed_{0};
-  // Number of sleeping or about-to-sleep waiters, so that advance() makes no system call when
-  // there are none.
-  mutable std::atomic<std::uint32_t> waiters_{0};
-  // Futex word: changes with every wake, so that a waiter who saw an old `completed_` cannot miss
-  // it.
+  // The lowest position that a sleeping or about-to-sleep waiter wants, so that advance() makes a
+  // system call only when somebody is to be woken.
+  mutable std::atomic<std::uint64_t> wake_at_{kNobody};
+  // Futex word: changes with every wake, so that a waiter who looked before cannot miss it.
   mutable std::atomic<std::uint32_t> generation_{0};
 };
 

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// Sleeping on a 32-bit word (Linux futex, private to the process), and polite spinning before it.
+// A futex only sleeps and wakes; what memory becomes visible is said by the atomics around it.
+// Thread: any.
+
+#include <atomic>
+#include <chrono>
+#include <climits>
+#include <cstdint>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <thread>
+#include <unistd.h>
+
+namespace loom {
+
+static_assert(sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t));
+
+/// Sleeps while `word` is `expected`; returns at a wake, at a signal, or at once if it is not.
+/// Callers loop.
+inline void futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t expected) noexcept {
+  ::syscall(SYS_futex, reinterpret_cast<const std::uint32_t*>(&word), FUTEX_WAIT_PRIVATE, expected,
+            nullptr, nullptr, 0);
+}
+
+/// Wakes up to `count` sleepers of `word`.
+inline void futex_wake(const std::atomic<std::uint32_t>& word, int count = INT_MAX) noexcept {
+  ::syscall(SYS_futex, reinterpret_cast<const std::uint32_t*>(&word), FUTEX_WAKE_PRIVATE, count,
+            nullptr, nullptr, 0);
+}
+
+/// Tells the core that this is a spin loop.
+inline void cpu_relax() noexcept {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+[[nodiscard]] inline std::int64_t now_ns() noexcept {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+/// Spins until `done()` or for about `limit_ns`; returns whether it is done. After the first few
+/// microseconds it offers its core to others between looks: where threads outnumber cores, the one
+/// that is waited for may be among them.
+template <class Done>
+bool spin_until(Done&& done, std::int64_t limit_ns) {
+  constexpr int kLooksPerClock = 32;
+  constexpr std::int64_t kRudeNs = 3'000;
+  if (done()) return true;
+  if (limit_ns <= 0) return false;
+  const std::int64_t start = now_ns();
+  for (;;) {
+    for (int i = 0; i < kLooksPerClock; ++i) {
+      cpu_relax();
+      if (done()) return true;
+    }
+    const std::int64_t elapsed = now_ns() - start;
+    if (elapsed > limit_ns) return false;
+    if (elapsed > kRudeNs) std::this_thread::yield();
+  }
+}
+
+}  // namespace loom

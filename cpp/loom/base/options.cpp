@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/base/options.h"
+
+#include "loom/base/check.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX wants it declared
+
+namespace loom {
+namespace {
+
+constexpr std::string_view kPrefix = "LOOM_";
+
+[[noreturn]] void reject(std::string_view name, std::string_view value, std::string_view expected) {
+  detail::throw_error(detail::concat(name, ": expected ", expected, ", got '", value, "'"));
+}
+
+std::int64_t parse_integer(std::string_view name, std::string_view value, std::int64_t low,
+                           std::int64_t high) {
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  const bool whole = error == std::errc() && end == value.data() + value.size();
+  if (!whole || number < low || number > high) {
+    reject(name, value, detail::concat("a whole number from ", low, " to ", high));
+  }
+  return number;
+}
+
+/// Bytes: a number with an optional unit K, M, G or T (powers of 1024), e.g. 512M or 1.5G.
+std::size_t parse_bytes(std::string_view name, std::string_view value) {
+  constexpr double kMinimum = 2 << 20;
+  constexpr double kMaximum = 16.0 * 1024 * 1024 * 1024 * 1024;
+  constexpr std::string_view kExpected =
+      "a number of bytes from 2M to 16T with an optional unit K, M, G or T, such as 512M or 1.5G";
+  double number = 0;
+  const auto [end, error] =
+      std::from_chars(value.data(), value.data() + value.size(), number, std::chars_format::fixed);
+  if (error != std::errc()) reject(name, value, kExpected);
+  const std::string_view unit = value.substr(static_cast<std::size_t>(end - value.data()));
+  if (unit.size() == 1) {
+    const std::size_t power = std::string_view("KMGT").find(static_cast<char>(unit[0] & ~0x20));
+    if (power == std::string_view::npos) reject(name, value, kExpected);
+    number = std::ldexp(number, 10 * (static_cast<int>(power) + 1));
+  } else if (!unit.empty()) {
+    reject(name, value, kExpected);
+  }
+  // Written so that a not-a-number fails too.
+  if (!(number >= kMinimum && number <= kMaximum)) reject(name, value, kExpected);
+  return static_cast<std::size_t>(number);
+}
+
+void set_devices(Options& options, std::string_view name, std::string_view value) {
+  options.devices = static_cast<int>(parse_integer(name, value, 1, 16));
+}
+
+void set_threads(Options& options, std::string_view name, std::string_view value) {
+  options.threads = static_cast<int>(parse_integer(name, value, 1, 1024));
+}
+
+void set_memory(Options& options, std::string_view name, std::string_view value) {
+  if (value == "unified") {
+    options.memory = MemoryMode::kUnified;
+  } else if (value == "isolated") {
+    options.memory = MemoryMode::kIsolated;
+  } else {
+    reject(name, value, "'unified' or 'isolated'");
+  }
+}
+
+void set_memory_limit(Options& options, std::string_view name, std::string_view value) {
+  options.memory_limit = parse_bytes(name, value);
+}
+
+void set_launch_blocking(Options& options, std::string_view name, std::string_view value) {
+  if (value != "0" && value != "1") reject(name, value, "'0' or '1'");
+  options.launch_blocking = value == "1";
+}
+
+void set_spin(Options& options, std::string_view name, std::string_view value) {
+  options.spin_ns = parse_integer(name, value, 0, 1'000'000) * 1000;
+}
+
+void set_fallback(Options& options, std::string_view name, std::string_view value) {
+  if (value == "allow") {
+    options.fallback = FallbackMode::kAllow;
+  } else if (value == "warn") {
+    options.fallback = FallbackMode::kWarn;
+  } else if (value == "error") {
+    options.fallback = FallbackMode::kError;
+  } else {
+    reject(name, value, "'allow', 'warn' or 'error'");
+  }
+}
+
+constexpr std::array kTable = {
+    OptionInfo{"LOOM_DEVICES", "one per NUMA node",
+               "Number of devices that the host's cores are split into, 1 to 16."},
+    OptionInfo{"LOOM_THREADS", "its share of the host's cores", "Cores of each device."},
+    OptionInfo{
+        "LOOM_MEMORY", "unified",
+        "unified: the host may read device memory; isolated: a host access stops the process "
+        "with a message."},
+    OptionInfo{"LOOM_MEMORY_LIMIT", "its share of three quarters of the host's memory",
+               "Bytes that each device may use, such as 512M or 8G."},
+    OptionInfo{
+        "LOOM_LAUNCH_BLOCKING", "0",
+        "1: every launch waits for its kernel, so that errors are raised where they are made."},
+    OptionInfo{"LOOM_SPIN_US", "30", "Microseconds that an idle thread spins before it sleeps."},
+    OptionInfo{"LOOM_FALLBACK", "allow",
+               "When an operator takes the synchronous fallback: allow, warn or error."},
+};
+
+using Setter = void (*)(Options&, std::string_view name, std::string_view value);
+constexpr std::array<Setter, kTable.size()> kSetters = {
+    set_devices,         set_threads, set_memory,  set_memory_limit,
+    set_launch_blocking, set_spin,    set_fallback};
+
+bool belongs_to_build_or_tests(std::string_view name) {
+  constexpr std::array<std::string_view, 4> kNames = {"LOOM_CHECKS", "LOOM_CORE_ONLY",
+                                                      "LOOM_SANITIZER", "LOOM_STRESS_SECONDS"};
+  return name.starts_with("LOOM_BUILD_") || name.starts_with("LOOM_TEST_") ||
+         std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+}
+
+/// Levenshtein distance.
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t substituted = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substituted});
+    }
+  }
+  return row[b.size()];
+}
+
+[[noreturn]] void reject_name(std::string_view name) {
+  std::array<OptionInfo, kTable.size()> nearest = kTable;
+  std::stable_sort(nearest.begin(), nearest.end(), [&](const OptionInfo& a, const OptionInfo& b) {
+    return edit_distance(name, a.name) < edit_distance(name, b.name);
+  });
+  detail::throw_error(detail::concat(
+      name, ": expected the name of a loom option, got an unknown one; did you mean ",
+      nearest[0].name, " or ", nearest[1].name, "? `python -m torch_loom env` lists them all"));
+}
+
+}  // namespace
+
+const Options& options() {
+  // A constructor that throws leaves the static unmade, so that the next call throws again.
+  static const Options parsed = parse_options(environ);
+  return parsed;
+}
+
+Options parse_options(const char* const* environment) {
+  Options options;
+  for (const char* const* entry = environment; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    if (!text.starts_with(kPrefix)) continue;
+    const std::size_t equals = text.find('=');
+    const std::string_view name = text.substr(0, equals);
+    const std::string_view value =
+        equals == std::string_view::npos ? std::string_view() : text.substr(equals + 1);
+    const auto row = std::find_if(kTable.begin(), kTable.end(),
+                                  [&](const OptionInfo& info) { return info.name == name; });
+    if (row != kTable.end()) {
+      kSetters[static_cast<std::size_t>(row - kTable.begin())](options, name, value);
+    } else if (!belongs_to_build_or_tests(name)) {
+      reject_name(name);
+    }
+  }
+  return options;
+}
+
+std::span<const OptionInfo> option_table() noexcept { return kTable; }
+
+}  // namespace loom

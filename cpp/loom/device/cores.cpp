@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/device/cores.h"
+
+#include "loom/base/check.h"
+#include "loom/base/futex.h"
+#include "loom/base/mutex.h"
+#include "loom/base/options.h"
+#include "loom/device/thread.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
+#include <exception>
+#include <string>
+#include <system_error>
+#include <utility>
+
+namespace loom {
+namespace {
+
+using BlockFunction = void (*)(void* context, std::int64_t block);
+
+// Helpers give up spinning sooner than workers: on a small host they take the core that submits.
+constexpr std::int64_t kMaxHelperSpinNs = 10'000;
+// Each thread that is woken wakes more in turn, so that publishing stays cheap.
+constexpr int kWakesAtOnce = 2;
+
+thread_local bool t_inside_block = false;
+
+/// The place of one published grid. Slots are never freed, so that a helper that comes too late
+/// finds a closed slot and not the stack of a publisher that has returned.
+///
+/// A helper enters (adds 1 to `entered`), and if the slot is not closed then, may use what is in it
+/// until it leaves (subtracts 1). The publisher closes the slot, waits for the count to be 0, and
+/// only then takes its grid away. Entering acquires what opening released; leaving releases the
+/// results of blocks, which the publisher acquires with the count.
+struct alignas(64) Slot {
+  static constexpr std::uint32_t kClosed = 1U << 31;
+  static constexpr std::uint32_t kPublisherSleeps = 1U << 30;
+  static constexpr std::uint32_t kCount = kPublisherSleeps - 1;
+
+  std::atomic<std::uint32_t> entered{kClosed};  // the publisher's futex
+  std::atomic<int> priority{0};                 // a hint for choosing: relaxed
+  // Written by the publisher while the slot is closed and nobody is inside.
+  BlockFunction function = nullptr;
+  void* context = nullptr;
+  std::int64_t blocks = 0;
+  std::exception_ptr error;  // written by the one who changes `failed` to true
+  std::atomic<bool> failed{false};
+  // Claims only divide numbers; `entered` orders the data: relaxed.
+  alignas(64) std::atomic<std::int64_t> next{0};
+
+  bool enter() noexcept {
+    if ((entered.fetch_add(1, std::memory_order_acquire) & kClosed) == 0) return true;
+    leave();
+    return false;
+  }
+
+  void leave() noexcept {
+    const std::uint32_t before = entered.fetch_sub(1, std::memory_order_release);
+    if ((before & kPublisherSleeps) != 0 && (before & kCount) == 1) futex_wake(entered, 1);
+  }
+
+  bool claim(std::int64_t& block) noexcept {
+    block = next.fetch_add(1, std::memory_order_relaxed);
+    return block < blocks;
+  }
+
+  void run_block(std::int64_t block) noexcept {
+    t_inside_block = true;
+    std::exception_ptr thrown;
+    try {
+      function(context, block);
+    } catch (...) {
+      thrown = std::current_exception();
+    }
+    t_inside_block = false;
+    if (thrown != nullptr) [[unlikely]] {
+      fail(std::move(thrown));
+    }
+  }
+
+  void fail(std::exception_ptr thrown) noexcept {
+    // Relaxed: `error` is read after everybody has left.
+    if (!failed.exchange(true, std::memory_order_relaxed)) error = std::move(thrown);
+    next.store(blocks, std::memory_order_relaxed);
+  }
+
+  void close_and_wait(std::int64_t spin_ns) noexcept;
+};
+
+void Slot::close_and_wait(std::int64_t spin_ns) noexcept {
+  std::uint32_t seen = entered.fetch_or(kClosed, std::memory_order_acq_rel) | kClosed;
+  if ((seen & kCount) == 0) return;
+  const auto empty = [&] {
+    seen = entered.load(std::memory_order_acquire);
+    return (seen & kCount) == 0;
+  };
+  if (spin_until(empty, spin_ns)) return;
+  // The last one to leave sees kPublisherSleeps and wakes; or it has left before the exchange,
+  // which then fails because the count has changed.
+  while (!empty()) {
+    const std::uint32_t asleep = seen | kPublisherSleeps;
+    if (entered.compare_exchange_strong(seen, asleep, std::memory_order_acq_rel)) {
+      futex_wait(entered, asleep);
+    }
+  }
+  entered.fetch_and(~kPublisherSleeps, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+struct Cores::State {
+  static constexpr int kSlots = 64;
+
+  std::array<Slot, kSlots> slots;
+  // Bit i: slot i is free. Acquire when taken, release when given back: slots change owners.
+  alignas(64) std::atomic<std::uint64_t> free{~std::uint64_t{0}};
+  // Bit i: slot i may have unclaimed blocks. A hint, `entered` decides: relaxed, but set before
+  // `signal` changes (release), so that who has seen the new signal sees the bit.
+  alignas(64) std::atomic<std::uint64_t> open{0};
+  // Changes with every grid and at the end: idle helpers watch it and sleep on it.
+  std::atomic<std::uint32_t> signal{0};
+  std::atomic<int> sleepers{0};
+  std::atomic<int> spinners{0};
+  std::atomic<bool> stop{false};
+  std::int64_t worker_spin_ns = 0;
+  std::int64_t helper_spin_ns = 0;
+  int helpers = 0;
+
+  // Acquire / release: who sees it set does without the mutex.
+  std::atomic<bool> started{false};
+  Mutex start_mutex;
+  std::vector<std::unique_ptr<LoomThread>> threads LOOM_GUARDED_BY(start_mutex);
+
+  void start(const std::vector<int>& cpus, int device);
+  int take_slot() noexcept;
+  void publish(int index, std::int64_t blocks, BlockFunction function, void* context, int priority);
+  void wake(std::int64_t useful) noexcept;
+  void stop_helpers() noexcept;
+  void help();
+  bool help_once(std::uint32_t seen) noexcept;
+  int best_open_slot() const noexcept;
+  void idle(std::uint32_t seen) noexcept;
+};
+
+void Cores::State::start(const std::vector<int>& cpus, int device) {
+  MutexLock lock(start_mutex);
+  if (started.load(std::memory_order_relaxed)) return;
+  try {
+    for (int i = 0; i < helpers; ++i) {
+      threads.push_back(std::make_unique<LoomThread>(
+          detail::concat("loom", device, "/c", i + 1), cpus, [this] { help(); },
+          [this] { stop_helpers(); }));
+    }
+  } catch (const std::system_error&) {
+    // The system gives no more threads: those that there are, and the publishers, do the work.
+  }
+  started.store(true, std::memory_order_release);
+}
+
+int Cores::State::take_slot() noexcept {
+  std::uint64_t mask = free.load(std::memory_order_relaxed);
+  while (mask != 0) {
+    const std::uint64_t rest = mask & (mask - 1);
+    if (free.compare_exchange_weak(mask, rest, std::memory_order_acquire,
+                                   std::memory_order_relaxed)) {
+      return std::countr_zero(mask ^ rest);
+    }
+  }
+  return -1;
+}
+
+void Cores::State::publish(int index, std::int64_t blocks, BlockFunction function, void* context,
+                           int priority) {
+  Slot& slot = slots[static_cast<std::size_t>(index)];
+  slot.function = function;
+  slot.context = context;
+  slot.blocks = blocks;
+  slot.failed.store(false, std::memory_order_relaxed);
+  slot.next.store(0, std::memory_order_relaxed);
+  slot.priority.store(priority, std::memory_order_relaxed);
+  slot.entered.fetch_and(~Slot::kClosed, std::memory_order_release);
+  open.fetch_or(std::uint64_t{1} << index, std::memory_order_relaxed);
+  // No wake is missed: a helper counts itself in `sleepers`, then the kernel compares `signal`;
+  // here `signal` changes, then `sleepers` is read; both sides are sequentially consistent.
+  signal.fetch_add(1, std::memory_order_seq_cst);
+  wake(std::min<std::int64_t>(blocks - 1, helpers));
+}
+
+void Cores::State::wake(std::int64_t useful) noexcept {
+  const int asleep = sleepers.load(std::memory_order_seq_cst);
+  if (asleep == 0) return;
+  // A helper counted as spinning looks at `signal` once more before it sleeps. Relaxed: a wake too
+  // many or too few is made good by the helpers, which wake each other while there is work.
+  useful -= spinners.load(std::memory_order_relaxed);
+  if (useful > 0)
+    futex_wake(signal, static_cast<int>(std::min<std::int64_t>(useful, kWakesAtOnce)));
+}
+
+void Cores::State::stop_helpers() noexcept {
+  stop.store(true, std::memory_order_relaxed);
+  // Release: who sees the new signal sees `stop`.
+  signal.fetch_add(1, std::memory_order_seq_cst);
+  futex_wake(signal);
+}
+
+void Cores::State::help() {
+  for (;;) {
+    const std::uint32_t seen = signal.load(std::memory_order_acquire);
+    if (stop.load(std::memory_order_relaxed)) return;
+    if (!help_once(seen)) idle(seen);
+  }
+}
+
+int Cores::State::best_open_slot() const noexcept {
+  int best = -1;
+  int best_priority = 0;
+  for (std::uint64_t mask = open.load(std::memory_order_relaxed); mask != 0; mask &= mask - 1) {
+    const int index = std::countr_zero(mask);
+    const int priority =
+        slots[static_cast<std::size_t>(index)].priority.load(std::memory_order_relaxed);
+    if (best < 0 || priority < best_priority) {
+      best = index;
+      best_priority = priority;
+    }
+  }
+  return best;
+}
+
+// Runs blocks of the most urgent grid, until it has no more or another grid is published.
+bool Cores::State::help_once(std::uint32_t seen) noexcept {
+  const int index = best_open_slot();
+  if (index < 0) return false;
+  Slot& slot = slots[static_cast<std::size_t>(index)];
+  if (!slot.enter()) return true;
+  wake(slot.blocks - slot.next.load(std::memory_order_relaxed) - 1);
+  std::int64_t block = 0;
+  for (;;) {
+    if (!slot.claim(block)) {
+      open.fetch_and(~(std::uint64_t{1} << index), std::memory_order_relaxed);
+      break;
+    }
+    slot.run_block(block);
+    if (signal.load(std::memory_order_relaxed) != seen) break;
+  }
+  slot.leave();
+  return true;
+}
+
+void Cores::State::idle(std::uint32_t seen) noexcept {
+  spinners.fetch_add(1, std::memory_order_relaxed);
+  const bool changed =
+      spin_until([&] { return signal.load(std::memory_order_relaxed) != seen; }, helper_spin_ns);
+  if (!changed) sleepers.fetch_add(1, std::memory_order_seq_cst);
+  spinners.fetch_sub(1, std::memory_order_relaxed);
+  if (changed) return;
+  futex_wait(signal, seen);
+  sleepers.fetch_sub(1, std::memory_order_relaxed);
+}
+
+Cores::Cores(int count, std::vector<int> cpus, int device)
+    : count_(count), cpus_(std::move(cpus)), device_(device), state_(std::make_unique<State>()) {
+  LOOM_CHECK(count >= 1, "Cores(): expected at least one core, got ", count);
+  state_->helpers = count - 1;
+  state_->worker_spin_ns = options().spin_ns;
+  state_->helper_spin_ns = std::min(options().spin_ns, kMaxHelperSpinNs);
+}
+
+Cores::~Cores() {
+  MutexLock lock(state_->start_mutex);
+  state_->threads.clear();
+}
+
+void Cores::run_erased(std::int64_t blocks, BlockFunction function, void* context, int priority) {
+  const bool alone = blocks <= 1 || count_ == 1 || t_inside_block;
+  int index = -1;
+  if (!alone) {
+    if (!state_->started.load(std::memory_order_acquire)) state_->start(cpus_, device_);
+    index = state_->take_slot();
+  }
+  // With all slots taken there are more grids than cores by far: nobody would come to help.
+  if (index < 0) {
+    for (std::int64_t block = 0; block < blocks; ++block) function(context, block);
+    return;
+  }
+  State& state = *state_;
+  Slot& slot = state.slots[static_cast<std::size_t>(index)];
+  const std::uint64_t bit = std::uint64_t{1} << index;
+  state.publish(index, blocks, function, context, priority);
+  for (std::int64_t block = 0; slot.claim(block);) slot.run_block(block);
+  state.open.fetch_and(~bit, std::memory_order_relaxed);
+  slot.close_and_wait(state.worker_spin_ns);
+  std::exception_ptr error = std::exchange(slot.error, nullptr);
+  state.free.fetch_or(bit, std::memory_order_release);
+  if (error != nullptr) std::rethrow_exception(std::move(error));
+}
+
+}  // namespace loom

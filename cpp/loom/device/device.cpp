@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/device/device.h"
+
+#include "loom/base/check.h"
+#include "loom/base/mutex.h"
+#include "loom/base/options.h"
+#include "loom/device/thread.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <utility>
+#include <vector>
+
+namespace loom {
+namespace {
+
+constexpr int kPriorities = 1 - Queue::kHighestPriority;
+constexpr int kPoolQueues = kPriorities * Device::kQueuesPerPriority;
+
+const std::vector<DeviceProperties>& all_properties() {
+  static const std::vector<DeviceProperties> all = [] {
+    const Options& from = options();
+    return enumerate_devices(from.devices, from.threads, from.memory_limit);
+  }();
+  return all;
+}
+
+using Devices = std::vector<std::unique_ptr<Device>>;
+
+// Leaked: static destructors free tensors.
+const Devices& all_devices() {
+  static const Devices* const all = [] {
+    auto devices = std::make_unique<Devices>();
+    for (const DeviceProperties& properties : all_properties()) {
+      devices->push_back(std::make_unique<Device>(static_cast<int>(devices->size()), properties));
+    }
+    note_device_used();
+    return devices.release();
+  }();
+  return *all;
+}
+
+}  // namespace
+
+struct Device::State {
+  State(int index_, DeviceProperties properties_)
+      : index(index_),
+        properties(std::move(properties_)),
+        arena(index, properties.total_memory),
+        cores(properties.core_count, properties.cpus, index),
+        default_queue(QueueId{index, 0, 0}, cores) {}
+
+  const int index;
+  const DeviceProperties properties;
+  Arena arena;
+  Cores cores;
+  Queue default_queue;
+  // Made when asked for. Slot p * kQueuesPerPriority + i is the queue of priority -p and index
+  // i + 1. Acquire / release: who sees the pointer sees the queue.
+  std::array<std::atomic<Queue*>, kPoolQueues> pool{};
+  // Round robin: only the number matters, relaxed.
+  std::array<std::atomic<std::uint32_t>, kPriorities> next{};
+  Mutex pool_mutex;
+  std::vector<std::unique_ptr<Queue>> owned LOOM_GUARDED_BY(pool_mutex);
+
+  template <class Visit>
+  void for_each_queue(Visit&& visit) {
+    visit(default_queue);
+    for (const std::atomic<Queue*>& entry : pool) {
+      if (Queue* const queue = entry.load(std::memory_order_acquire)) visit(*queue);
+    }
+  }
+};
+
+Device::Device(int index, DeviceProperties properties)
+    : state_(std::make_unique<State>(index, std::move(properties))) {}
+
+Device::~Device() = default;
+
+int Device::index() const noexcept { return state_->index; }
+
+const DeviceProperties& Device::properties() const noexcept { return state_->properties; }
+
+Arena& Device::arena() noexcept { return state_->arena; }
+
+Cores& Device::cores() noexcept { return state_->cores; }
+
+Queue& Device::default_queue() noexcept { return state_->default_queue; }
+
+Queue& Device::pool_queue(int priority, int index) {
+  LOOM_CHECK(priority >= Queue::kHighestPriority && priority <= 0,
+             "pool_queue(): expected a priority from ", Queue::kHighestPriority, " to 0, got ",
+             priority);
+  LOOM_CHECK(index >= 0 && index < kQueuesPerPriority, "pool_queue(): expected an index in [0, ",
+             kQueuesPerPriority, "), got ", index);
+  std::atomic<Queue*>& entry =
+      state_->pool[static_cast<std::size_t>(-priority * kQueuesPerPriority + index)];
+  if (Queue* const queue = entry.load(std::memory_order_acquire)) return *queue;
+  MutexLock lock(state_->pool_mutex);
+  if (Queue* const queue = entry.load(std::memory_order_relaxed)) return *queue;
+  state_->owned.push_back(
+      std::make_unique<Queue>(QueueId{state_->index, priority, index + 1}, state_->cores));
+  entry.store(state_->owned.back().get(), std::memory_order_release);
+  return *state_->owned.back();
+}
+
+Queue& Device::next_pool_queue(int priority) {
+  priority = std::clamp(priority, Queue::kHighestPriority, 0);
+  const std::uint32_t ticket =
+      state_->next[static_cast<std::size_t>(-priority)].fetch_add(1, std::memory_order_relaxed);
+  return pool_queue(priority, static_cast<int>(ticket % kQueuesPerPriority));
+}
+
+void Device::synchronize() {
+  std::exception_ptr first;
+  state_->for_each_queue([&](Queue& queue) {
+    try {
+      queue.synchronize();
+    } catch (...) {
+      if (first == nullptr) first = std::current_exception();
+    }
+  });
+  if (first != nullptr) std::rethrow_exception(std::move(first));
+}
+
+bool Device::idle() const noexcept {
+  bool idle = true;
+  state_->for_each_queue([&](const Queue& queue) { idle = idle && queue.idle(); });
+  return idle;
+}
+
+int device_count() { return static_cast<int>(all_properties().size()); }
+
+Device& device(int index) {
+  check_not_forked();
+  const Devices& all = all_devices();
+  LOOM_CHECK(index >= 0 && index < static_cast<int>(all.size()),
+             "device(): expected a device index in [0, ", all.size(), "), got ", index);
+  return *all[static_cast<std::size_t>(index)];
+}
+
+bool device_in_use() noexcept { return device_was_used(); }
+
+}  // namespace loom

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/device/properties.h"
+
+#include "loom/base/check.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <fstream>
+#include <optional>
+#include <sched.h>
+#include <set>
+#include <string_view>
+#include <sys/sysinfo.h>
+#include <utility>
+
+namespace loom {
+namespace {
+
+const std::string kCpuFolder = "/sys/devices/system/cpu/cpu";
+const std::string kNodeFolder = "/sys/devices/system/node/";
+
+/// The first line of a file of the system, or nothing.
+std::optional<std::string> read_line(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  if (!std::getline(file, line)) return std::nullopt;
+  return line;
+}
+
+std::string trimmed(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(" \t");
+  if (first == std::string_view::npos) return {};
+  return std::string(text.substr(first, text.find_last_not_of(" \t") - first + 1));
+}
+
+std::string model_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t colon = line.find(':');
+    if (colon == std::string::npos || !line.starts_with("model name")) continue;
+    if (std::string name = trimmed(std::string_view(line).substr(colon + 1)); !name.empty()) {
+      return name;
+    }
+  }
+  return "CPU";
+}
+
+/// The processors that this process may use.
+std::vector<int> allowed_cpus() {
+  cpu_set_t set;
+  std::vector<int> cpus;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) {
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+      if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+    }
+  }
+  if (cpus.empty()) cpus.push_back(0);
+  return cpus;
+}
+
+/// Parses the system's lists of numbers, such as "0-3,8,10-11".
+std::vector<int> parse_cpu_list(std::string_view text) {
+  std::vector<int> cpus;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  const auto parse = [&](int& number) {
+    const auto [next, error] = std::from_chars(at, end, number);
+    at = next;
+    return error == std::errc();
+  };
+  for (int first = 0; at < end && parse(first);) {
+    int last = first;
+    if (at < end && *at == '-' && (++at, !parse(last))) break;
+    for (int cpu = first; cpu <= last; ++cpu) cpus.push_back(cpu);
+    if (at < end) ++at;  // the comma
+  }
+  return cpus;
+}
+
+/// The NUMA nodes that have processors of `allowed`, with those processors.
+std::vector<std::pair<int, std::vector<int>>> numa_nodes(const std::vector<int>& allowed) {
+  std::vector<std::pair<int, std::vector<int>>> nodes;
+  for (const int node : parse_cpu_list(read_line(kNodeFolder + "online").value_or(""))) {
+    const std::string path = kNodeFolder + "node" + std::to_string(node) + "/cpulist";
+    std::vector<int> cpus;
+    for (const int cpu : parse_cpu_list(read_line(path).value_or(""))) {
+      if (std::binary_search(allowed.begin(), allowed.end(), cpu)) cpus.push_back(cpu);
+    }
+    if (!cpus.empty()) nodes.emplace_back(node, std::move(cpus));
+  }
+  if (nodes.empty()) nodes.emplace_back(-1, allowed);
+  return nodes;
+}
+
+/// Cores behind the processors: hardware threads of one core count once.
+int count_cores(const std::vector<int>& cpus) {
+  std::set<std::string> cores;
+  for (const int cpu : cpus) {
+    const std::string number = std::to_string(cpu);
+    cores.insert(
+        read_line(kCpuFolder + number + "/topology/thread_siblings_list").value_or(number));
+  }
+  return static_cast<int>(cores.size());
+}
+
+/// Parses sizes such as "32K" or "8M".
+std::size_t parse_cache_size(std::string_view text) {
+  std::size_t size = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), size);
+  if (error != std::errc()) return 0;
+  const char unit = end < text.data() + text.size() ? *end : ' ';
+  return size << (unit == 'K' ? 10 : unit == 'M' ? 20 : unit == 'G' ? 30 : 0);
+}
+
+void read_caches(int cpu, DeviceProperties& properties) {
+  const std::string folder = kCpuFolder + std::to_string(cpu) + "/cache/index";
+  for (int index = 0;; ++index) {
+    const std::string cache = folder + std::to_string(index);
+    const std::optional<std::string> level = read_line(cache + "/level");
+    if (!level) return;
+    if (read_line(cache + "/type").value_or("") == "Instruction") continue;
+    const std::size_t size = parse_cache_size(read_line(cache + "/size").value_or(""));
+    if (*level == "1") properties.l1_cache = size;
+    if (*level == "2") properties.l2_cache = size;
+    if (*level == "3") properties.l3_cache = size;
+  }
+}
+
+/// The memory that the process may use: the host's, or less if its cgroup says so.
+std::size_t usable_memory() {
+  struct sysinfo info = {};
+  std::size_t memory = std::size_t{1} << 30;
+  if (sysinfo(&info) == 0) memory = static_cast<std::size_t>(info.totalram) * info.mem_unit;
+  std::ifstream groups("/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    // hierarchy:controllers:path, with no controllers for version 2.
+    const std::size_t first = line.find(':');
+    const std::size_t second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    const std::string path = line.substr(second + 1);
+    const bool v2 = controllers.empty();
+    if (!v2 && controllers != "memory") continue;
+    const std::string root = v2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
+    const std::string file = v2 ? "/memory.max" : "/memory.limit_in_bytes";
+    // Inside a container the group's own folder is often mounted as the root.
+    for (const std::string& folder : {root + path, root}) {
+      std::size_t limit = 0;
+      const std::string text = read_line(folder + file).value_or("max");
+      const auto result = std::from_chars(text.data(), text.data() + text.size(), limit);
+      if (result.ec == std::errc() && limit > 0) memory = std::min(memory, limit);
+    }
+  }
+  return memory;
+}
+
+SimdLevel simd_level() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
+    return SimdLevel::kAvx512;
+  }
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return SimdLevel::kAvx2;
+#endif
+  return SimdLevel::kScalar;
+}
+
+/// Device `index` of `count` gets the processors that are its even share, or one in turn.
+std::vector<int> share_of(const std::vector<int>& cpus, int index, int count) {
+  const int total = static_cast<int>(cpus.size());
+  if (total < count) return {cpus[static_cast<std::size_t>(index % total)]};
+  const auto begin = static_cast<std::ptrdiff_t>(index) * total / count;
+  const auto end = static_cast<std::ptrdiff_t>(index + 1) * total / count;
+  return {cpus.begin() + begin, cpus.begin() + end};
+}
+
+}  // namespace
+
+const char* to_string(SimdLevel level) noexcept {
+  switch (level) {
+    case SimdLevel::kAvx512:
+      return "AVX-512";
+    case SimdLevel::kAvx2:
+      return "AVX2";
+    case SimdLevel::kScalar:
+      break;
+  }
+  return "scalar";
+}
+
+std::vector<DeviceProperties> enumerate_devices(int count, int threads, std::size_t memory_limit) {
+  LOOM_CHECK(count >= 0 && count <= kMaxDevices, "LOOM_DEVICES: expected 1 to ", kMaxDevices,
+             " devices, got ", count);
+  const std::vector<int> allowed = allowed_cpus();
+  auto nodes = numa_nodes(allowed);
+  nodes.resize(std::min<std::size_t>(nodes.size(), kMaxDevices));
+  const bool by_node = count == 0 || count == static_cast<int>(nodes.size());
+  if (count == 0) count = static_cast<int>(nodes.size());
+
+  DeviceProperties common;
+  common.name = model_name();
+  common.simd = simd_level();
+  // A quarter is left to the host's own side of the program.
+  const std::size_t fair_share = usable_memory() / 4 * 3 / static_cast<std::size_t>(count);
+  common.total_memory = memory_limit != 0 ? memory_limit : fair_share;
+
+  std::vector<DeviceProperties> devices(static_cast<std::size_t>(count), common);
+  for (int index = 0; index < count; ++index) {
+    DeviceProperties& device = devices[static_cast<std::size_t>(index)];
+    device.numa_node = by_node ? nodes[static_cast<std::size_t>(index)].first : -1;
+    device.cpus =
+        by_node ? nodes[static_cast<std::size_t>(index)].second : share_of(allowed, index, count);
+    device.core_count = threads != 0 ? threads : count_cores(device.cpus);
+    read_caches(device.cpus.front(), device);
+  }
+  return devices;
+}
+
+}  // namespace loom

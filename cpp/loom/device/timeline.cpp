@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/device/timeline.h"
+
+#include "loom/base/futex.h"
+#include "loom/base/options.h"
+#include "loom/device/thread.h"
+
+namespace loom {
+namespace {
+
+// A statistic: nothing is ordered by it, so relaxed.
+std::atomic<std::uint64_t> g_host_waits{0};
+
+}  // namespace
+
+std::uint64_t Timeline::host_waits() noexcept {
+  return g_host_waits.load(std::memory_order_relaxed);
+}
+
+void Timeline::wait(std::uint64_t position) const {
+  if (reached(position)) return;
+  check_not_forked();
+  if (!on_loom_thread()) g_host_waits.fetch_add(1, std::memory_order_relaxed);
+  sleep_until(position, nullptr);
+}
+
+void Timeline::wait_unless(std::uint64_t position, const std::atomic<bool>& stop) const {
+  if (reached(position)) return;
+  sleep_until(position, &stop);
+}
+
+void Timeline::sleep_until(std::uint64_t position, const std::atomic<bool>* stop) const {
+  const auto finished = [&] {
+    // `stop` is looked at after generation_ was read; interrupt() changes generation_ after `stop`
+    // was set. Acquire and release of generation_ order the two; relaxed is enough here.
+    return reached(position) || exiting() ||
+           (stop != nullptr && stop->load(std::memory_order_relaxed));
+  };
+  if (spin_until(finished, options().spin_ns)) return;
+  // No wake is missed. The waiter writes wake_at_, then reads completed_; advance() writes
+  // completed_, then reads wake_at_; all four are sequentially consistent, so at least one sees the
+  // other's write. If the waiter sees it, it does not sleep. If advance() sees it, it changes
+  // generation_, after this waiter has read it, and so the futex does not sleep or is woken. An
+  // earlier advance() that took this waiter's wake_at_ away has changed generation_ as well.
+  for (;;) {
+    const std::uint32_t generation = generation_.load(std::memory_order_acquire);
+    std::uint64_t lowest = wake_at_.load(std::memory_order_seq_cst);
+    while (position < lowest &&
+           !wake_at_.compare_exchange_weak(lowest, position, std::memory_order_seq_cst)) {
+    }
+    if (completed_.load(std::memory_order_seq_cst) >= position || finished()) return;
+    futex_wait(generation_, generation);
+  }
+}
+
+void Timeline::advance(std::uint64_t position) noexcept {
+  completed_.store(position, std::memory_order_seq_cst);
+  if (wake_at_.load(std::memory_order_seq_cst) > position) return;
+  // Everybody is woken; who wants more registers again.
+  wake_at_.exchange(kNobody, std::memory_order_seq_cst);
+  interrupt();
+}
+
+void Timeline::interrupt() const noexcept {
+  generation_.fetch_add(1, std::memory_order_release);
+  futex_wake(generation_);
+}
+
+}  // namespace loom
