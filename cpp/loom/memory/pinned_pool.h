@@ -7,15 +7,16 @@
 // into RAM (mlock) where the process's limits allow.
 // Thread: any.
 
-#include <cstddef>
-
 #include "loom/base/export.h"
+
+#include <cstddef>
 
 namespace loom {
 
-/// Null when the system refuses. `bytes` is rounded up to whole pages.
+/// Zeroed memory, or null when the system refuses and for 0 bytes. `bytes` is rounded up to whole
+/// pages; from 2 MiB on the address is aligned to huge pages.
 [[nodiscard]] LOOM_API void* map_pinned(std::size_t bytes);
-/// Requires: from map_pinned(), not yet unmapped.
+/// Requires: from map_pinned(), not yet unmapped (ends the process otherwise); null is ignored.
 LOOM_API void unmap_pinned(void* address) noexcept;
 /// True for any address inside a live pinned mapping.
 [[nodiscard]] LOOM_API bool is_pinned(const void* address) noexcept;

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/memory/block_pool.h"
+
+namespace loom::detail {
+
+Block& BlockStore::make() {
+  if (unused_ == nullptr) return blocks_.emplace_back();
+  Block& block = *unused_;
+  unused_ = block.next;
+  block.next = nullptr;
+  return block;
+}
+
+void BlockStore::recycle(Block& block) noexcept {
+  block = Block{};
+  block.next = unused_;
+  unused_ = &block;
+}
+
+SplitChange BlockPool::take(Block& block, std::size_t size, bool split) {
+  SplitChange change;
+  free_.erase(block);
+  if (block.is_split()) {
+    change.blocks -= 1;
+    change.bytes -= static_cast<std::int64_t>(block.size);
+  }
+  block.state = BlockState::kAllocated;
+  if (!split) return change;
+
+  Block& rest = store_.make();
+  rest.address = block.address + size;
+  rest.size = block.size - size;
+  rest.segment = block.segment;
+  rest.previous = &block;
+  rest.next = block.next;
+  if (block.next != nullptr) block.next->previous = &rest;
+  block.next = &rest;
+  block.size = size;
+  block.segment->index.insert(rest.address, &rest);
+  free_.insert(rest);
+  change.blocks += 1;
+  change.bytes += static_cast<std::int64_t>(rest.size);
+  return change;
+}
+
+SplitChange BlockPool::give_back(Block& freed) {
+  SplitChange change;
+  Block* block = &freed;
+  const auto leave = [&](Block& neighbour) {  // a neighbour is split by nature
+    free_.erase(neighbour);
+    change.blocks -= 1;
+    change.bytes -= static_cast<std::int64_t>(neighbour.size);
+  };
+  if (Block* next = block->next; next != nullptr && next->state == BlockState::kFree) {
+    leave(*next);
+    absorb_next(*block);
+  }
+  if (Block* previous = block->previous;
+      previous != nullptr && previous->state == BlockState::kFree) {
+    leave(*previous);
+    absorb_next(*previous);
+    block = previous;
+  }
+  block->state = BlockState::kFree;
+  block->requested = 0;
+  free_.insert(*block);
+  if (block->is_split()) {
+    change.blocks += 1;
+    change.bytes += static_cast<std::int64_t>(block->size);
+  }
+  return change;
+}
+
+void BlockPool::absorb_next(Block& block) noexcept {
+  Block& gone = *block.next;
+  block.size += gone.size;
+  block.next = gone.next;
+  if (gone.next != nullptr) gone.next->previous = &block;
+  block.segment->index.erase(gone.address);
+  store_.recycle(gone);
+}
+
+void BlockPool::add_segment(Segment& segment) {
+  Block& block = store_.make();
+  block.address = segment.address;
+  block.size = segment.bytes;
+  block.segment = &segment;
+  segment.first = &block;
+  segment.pool = this;
+  segment.index.insert(block.address, &block);
+  free_.insert(block);
+}
+
+void BlockPool::remove_segment(Segment& segment) noexcept {
+  free_.erase(*segment.first);
+  segment.index.erase(segment.address);
+  store_.recycle(*segment.first);
+  segment.first = nullptr;
+}
+
+}  // namespace loom::detail
