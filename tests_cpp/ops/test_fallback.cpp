@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The zero-copy fallback: values, aliases, undeclared writes, resizes, errors and its report.
+
+#include <gtest/gtest.h>
+
+#include "loom/backend/allocator.h"
+#include "loom/ops/fallback_report.h"
+#include "support/loom_test.h"
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cumprod.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/kthvalue.h>
+#include <ATen/ops/linalg_qr.h>
+#include <ATen/ops/rand.h>
+
+namespace loom {
+namespace {
+
+class FallbackTest : public LoomTest {
+ protected:
+  void SetUp() override { ops::reset_fallback_report(); }
+};
+
+TEST_F(FallbackTest, ComputesWhatCpuComputes) {
+  const at::Tensor host = at::rand({6, 6}, at::kDouble);
+  const auto [q, r] = at::linalg_qr(host);
+  const auto [loom_q, loom_r] = at::linalg_qr(host.to(loom_device()));
+  EXPECT_TRUE(loom_q.is_privateuseone());
+  EXPECT_TRUE(at::equal(loom_q.to(at::kCPU), q));
+  EXPECT_TRUE(at::equal(loom_r.to(at::kCPU), r));
+}
+
+TEST_F(FallbackTest, IsCountedByOperator) {
+  (void)at::kthvalue(at::arange(5, at::kFloat).to(loom_device()), 2);
+  const auto report = ops::fallback_report();
+  ASSERT_FALSE(report.empty());
+  EXPECT_NE(report.front().name.find("kthvalue"), std::string::npos);
+  EXPECT_EQ(report.front().count, 1u);
+  EXPECT_GT(report.front().total_ns, 0);
+  EXPECT_EQ(ops::fallback_count(), 1u);
+}
+
+TEST_F(FallbackTest, ResultsAreCountedByTheAllocator) {
+  const at::Tensor input = at::rand({1 << 18}).to(loom_device());
+  const auto before = caching_allocator(0).stats().allocated_bytes[0].current;
+  const auto [values, indices] = at::kthvalue(input.view({1 << 17, 2}), 1);
+  const auto after = caching_allocator(0).stats().allocated_bytes[0].current;
+  EXPECT_GE(after - before, static_cast<std::int64_t>(values.nbytes() + indices.nbytes()));
+}
+
+TEST_F(FallbackTest, ResizesAnOutputThatHasTheWrongSize) {
+  const at::Tensor host = at::rand({3, 7});
+  at::Tensor values = at::empty({0}, options());
+  at::Tensor indices = at::empty({0}, options(at::kLong));
+  at::kthvalue_out(values, indices, host.to(loom_device()), 3);
+  EXPECT_EQ(values.sizes(), at::IntArrayRef({3}));
+  EXPECT_TRUE(at::equal(values.to(at::kCPU), std::get<0>(at::kthvalue(host, 3))));
+}
+
+TEST_F(FallbackTest, ErrorsAreThoseOfCpuAndTheDeviceWorksOn) {
+  const at::Tensor device = at::rand({4}).to(loom_device());
+  EXPECT_THROW((void)at::kthvalue(device, 9), c10::Error);
+  EXPECT_TRUE(at::equal(device.to(at::kCPU), device.to(at::kCPU)));
+}
+
+TEST_F(FallbackTest, OperandsOnDifferentDevicesAreRefused) {
+  at::Tensor values = at::empty({3}, at::kFloat);
+  at::Tensor indices = at::empty({3}, options(at::kLong));
+  EXPECT_THROW(at::kthvalue_out(values, indices, at::rand({3, 4}).to(loom_device()), 1),
+               c10::Error);
+}
+
+}  // namespace
+}  // namespace loom
