@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/backend/library.h"
+
+#include "bindings.h"
+
+PYBIND11_MODULE(_C, module) {
+  loom::check_registered();
+  module.attr("__version__") = LOOM_VERSION;
+  loom::python::bind_device(module);
+  loom::python::bind_stream(module);
+  loom::python::bind_memory(module);
+  loom::python::bind_random(module);
+  loom::python::bind_fallback(module);
+}

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// One function for each topic, called in order by the module's initialisation with the GIL held.
+// Bindings convert and delegate; what waits for a worker releases the GIL first.
+
+#include <torch/csrc/utils/pybind.h>
+
+namespace loom::python {
+
+void bind_device(pybind11::module_& module);
+void bind_stream(pybind11::module_& module);
+void bind_memory(pybind11::module_& module);
+void bind_random(pybind11::module_& module);
+void bind_fallback(pybind11::module_& module);
+
+}  // namespace loom::python

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""How torch-loom gets into a process, once, whichever of torch and torch_loom comes first."""
+
+import sys
+import warnings
+
+_NEEDED_TORCH = "2.13"
+
+_registered = False
+_importing = False
+
+
+def on_import() -> str:
+    """Load and register loom, unless torch is in the middle of its own import.
+
+    In that case torch is looking for the entry point, and :func:`autoload` decides.
+
+    Returns:
+        str: the version of torch-loom, or ``""`` when the decision is left to :func:`autoload`.
+    """
+    global _importing
+    torch_spec = getattr(sys.modules.get("torch"), "__spec__", None)
+    if getattr(torch_spec, "_initializing", False):
+        return ""
+    _importing = True
+    try:
+        return _register()
+    finally:
+        _importing = False
+
+
+def autoload() -> None:
+    """Load loom for ``import torch``, if torch has no other accelerator. Never raises."""
+    if _registered or _importing:  # import torch_loom came first and goes on by itself
+        return
+    package = sys.modules["torch_loom"]
+    try:
+        if not _other_accelerator():
+            package.__version__ = _register()  # type: ignore[attr-defined]
+            return
+    except Exception as error:  # whatever it is, it must not break `import torch`
+        warnings.warn(f"torch-loom is installed but was not loaded: {error}", stacklevel=2)
+    # An explicit `import torch_loom` starts afresh and reports the error to its caller.
+    sys.modules.pop("torch_loom", None)
+
+
+def _other_accelerator() -> bool:
+    # A PrivateUse1 backend takes over torch.accelerator, so beside another one loom waits for an
+    # explicit import.
+    import torch
+
+    return torch.accelerator.current_accelerator(check_available=True) is not None
+
+
+def _check_torch_version(found: str) -> None:
+    if not found.startswith(_NEEDED_TORCH + "."):
+        raise ImportError(
+            f"torch-loom: expected torch {_NEEDED_TORCH}.*, got torch {found}. The library is "
+            f"built against torch {_NEEDED_TORCH}: pip install 'torch=={_NEEDED_TORCH}.*', or "
+            "install a torch-loom made for your torch"
+        )
+
+
+def _register() -> str:
+    global _registered
+    import torch
+
+    _check_torch_version(torch.__version__)  # before the library is loaded: its symbols may differ
+    from . import _C
+
+    if not _registered:
+        from torch.utils import backend_registration
+
+        backend_registration.rename_privateuse1_backend("loom")
+        from . import _patches, loom
+
+        torch._register_device_module("loom", loom)  # type: ignore[no-untyped-call]
+        for name in ("memory", "random", "streams"):
+            sys.modules[f"torch.loom.{name}"] = getattr(loom, name)
+        backend_registration.generate_methods_for_privateuse1_backend(for_storage=True)
+        _patches.apply()
+        _registered = True
+    return _C.__version__

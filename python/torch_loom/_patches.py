@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What torch 2.13 knows of other devices by name and lets no backend register.
+
+Each patch touches loom tensors only and says why it is needed.
+"""
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Any
+
+import torch
+
+__all__ = ["apply"]
+
+
+def apply() -> None:
+    """Apply all patches. Call once."""
+    _patch_dlpack_device()
+    _patch_multiprocessing()
+
+
+def _patch_dlpack_device() -> None:
+    # Tensor.__dlpack_device__ compares the device with the name "privateuse1", which a renamed
+    # backend does not have, and raises ValueError.
+    original: Callable[[torch.Tensor], tuple[IntEnum, int]] = torch.Tensor.__dlpack_device__
+
+    def __dlpack_device__(self: torch.Tensor) -> tuple[IntEnum, int]:  # noqa: N807
+        if self.device.type != "loom":
+            return original(self)
+        from torch.utils.dlpack import DLDeviceType
+
+        return DLDeviceType.kDLExtDev, self.device.index
+
+    torch.Tensor.__dlpack_device__ = __dlpack_device__  # type: ignore[method-assign]
+
+
+def _rebuild_loom_tensor(
+    cls: type[torch.Tensor], value: torch.Tensor, device: str, requires_grad: bool
+) -> torch.Tensor:
+    tensor = value.to(device)
+    if issubclass(cls, torch.nn.Parameter):
+        return torch.nn.Parameter(tensor, requires_grad=requires_grad)
+    return tensor.requires_grad_(requires_grad)
+
+
+def _patch_multiprocessing() -> None:
+    # torch.multiprocessing shares the storage of every tensor that is not on cuda as if it were on
+    # cpu. Device memory is private to its process, so a loom tensor travels by value: as a cpu
+    # tensor in shared memory, copied to the same device on arrival.
+    from multiprocessing.reduction import ForkingPickler
+
+    from torch.multiprocessing import reductions
+
+    original: Callable[[torch.Tensor], Any] = reductions.reduce_tensor
+
+    def reduce_tensor(tensor: torch.Tensor) -> Any:
+        if tensor.device.type != "loom" or (tensor.requires_grad and not tensor.is_leaf):
+            return original(tensor)  # which refuses tensors inside a graph
+        value = tensor.detach().cpu()
+        return _rebuild_loom_tensor, (
+            type(tensor),
+            value,
+            str(tensor.device),
+            tensor.requires_grad,
+        )
+
+    classes: set[Any] = {torch.Tensor, torch.nn.Parameter, *torch._tensor_classes}
+    for cls in classes:
+        ForkingPickler.register(cls, reduce_tensor)

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Device memory: how much is used, by what, and how to give it back.
+
+*Allocated* memory belongs to live tensors; *reserved* memory was taken from the host and is either
+allocated or cached. All sizes are bytes. Every function may be called from any thread.
+"""
+
+import pickle
+import sys
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from . import _C
+from ._summary import format_summary
+from ._utils import DeviceLike, _get_device_index
+
+__all__ = [
+    "allocation_name",
+    "empty_cache",
+    "get_per_process_memory_fraction",
+    "host_memory_stats",
+    "max_memory_allocated",
+    "max_memory_reserved",
+    "mem_get_info",
+    "memory_allocated",
+    "memory_reserved",
+    "memory_snapshot",
+    "memory_stats",
+    "memory_stats_as_nested_dict",
+    "memory_summary",
+    "reset_accumulated_memory_stats",
+    "reset_peak_memory_stats",
+    "set_allocation_name",
+    "set_per_process_memory_fraction",
+]
+
+
+def empty_cache() -> None:
+    r"""Give the cached memory of all devices back to the host.
+
+    Memory of live tensors, and what another stream still uses, stays.
+    """
+    torch._C._accelerator_emptyCache()
+
+
+def memory_stats_as_nested_dict(device: DeviceLike = None) -> dict[str, Any]:
+    r"""Return what :func:`memory_stats` returns, as nested dictionaries."""
+    return torch._C._accelerator_getDeviceStats(_get_device_index(device, optional=True))
+
+
+def memory_stats(device: DeviceLike = None) -> "OrderedDict[str, int]":
+    r"""Return the statistics of the caching allocator, by the names that CUDA gives them.
+
+    ``"{allocated,reserved,active,inactive_split,requested}_bytes.{all,large_pool,small_pool}.
+    {current,peak,allocated,freed}"`` are bytes, ``"{allocation,segment,active,inactive_split}..."``
+    numbers of blocks; ``num_alloc_retries``, ``num_ooms``, ``num_sync_all_streams``,
+    ``num_device_alloc`` and ``num_device_free`` count events.
+
+    Args:
+        device (torch.device or str or int, optional): the device. Default: the current device.
+    """
+    flat: OrderedDict[str, int] = OrderedDict()
+
+    def flatten(prefix: str, value: Any) -> None:
+        if isinstance(value, dict):
+            for key in sorted(value):
+                flatten(f"{prefix}.{key}" if prefix else key, value[key])
+        else:
+            flat[prefix] = value
+
+    flatten("", memory_stats_as_nested_dict(device))
+    return flat
+
+
+def memory_allocated(device: DeviceLike = None) -> int:
+    r"""Return the bytes in live tensors of a device."""
+    return memory_stats(device)["allocated_bytes.all.current"]
+
+
+def max_memory_allocated(device: DeviceLike = None) -> int:
+    r"""Return the most bytes in live tensors since :func:`reset_peak_memory_stats`."""
+    return memory_stats(device)["allocated_bytes.all.peak"]
+
+
+def memory_reserved(device: DeviceLike = None) -> int:
+    r"""Return the bytes that the allocator of a device holds, used or cached."""
+    return memory_stats(device)["reserved_bytes.all.current"]
+
+
+def max_memory_reserved(device: DeviceLike = None) -> int:
+    r"""Return the most bytes held since :func:`reset_peak_memory_stats`."""
+    return memory_stats(device)["reserved_bytes.all.peak"]
+
+
+def reset_peak_memory_stats(device: DeviceLike = None) -> None:
+    r"""Let the peaks of a device start again from the current values."""
+    torch._C._accelerator_resetPeakStats(_get_device_index(device, optional=True))
+
+
+def reset_accumulated_memory_stats(device: DeviceLike = None) -> None:
+    r"""Set the totals (``allocated``, ``freed``, ``num_*``) of a device back to zero."""
+    torch._C._accelerator_resetAccumulatedStats(_get_device_index(device, optional=True))
+
+
+def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
+    r"""Return the free and the total bytes of a device.
+
+    The total is ``LOOM_MEMORY_LIMIT`` or the device's share of the host's memory; free is what of
+    it is not reserved.
+    """
+    return torch._C._accelerator_getMemoryInfo(_get_device_index(device, optional=True))
+
+
+def set_per_process_memory_fraction(fraction: float, device: DeviceLike = None) -> None:
+    r"""Limit a device to a share of its memory; beyond it, ``torch.OutOfMemoryError`` is raised.
+
+    Args:
+        fraction (float): the share, more than 0 and at most 1.
+        device (torch.device or str or int, optional): the device. Default: the current device.
+
+    Raises:
+        RuntimeError: when ``fraction`` is out of range.
+    """
+    _C._set_memory_fraction(_get_device_index(device, optional=True), fraction)
+
+
+def get_per_process_memory_fraction(device: DeviceLike = None) -> float:
+    r"""Return the share of its memory that a device may use, 1.0 unless it was set."""
+    return _C._get_memory_fraction(_get_device_index(device, optional=True))
+
+
+def memory_summary(device: DeviceLike = None, abbreviated: bool = False) -> str:
+    r"""Return the statistics of a device as a table for people.
+
+    Args:
+        device (torch.device or str or int, optional): the device. Default: the current device.
+        abbreviated (bool): whether to leave out the rows of the small and the large pool.
+    """
+    index = _get_device_index(device, optional=True)
+    return format_summary(index, memory_stats(index), abbreviated)
+
+
+def host_memory_stats() -> dict[str, int]:
+    r"""Return the statistics of the pinned host memory: ``allocated_bytes`` and its like."""
+    return _C._host_memory_stats()
+
+
+def set_allocation_name(tensor: torch.Tensor, name: str) -> None:
+    r"""Name the memory of a loom tensor.
+
+    The name stands in memory snapshots and in messages about stray accesses, and is saved with the
+    tensor by :func:`torch.save`.
+
+    Args:
+        tensor (Tensor): a loom tensor; its views share the name.
+        name (str): at most 256 bytes, no control characters; an empty name takes the name away.
+
+    Raises:
+        RuntimeError: when ``tensor`` is not on loom.
+        ValueError: when ``name`` is too long or has control characters.
+    """
+    _C._set_allocation_name(tensor, name)
+
+
+def allocation_name(tensor: torch.Tensor) -> str:
+    r"""Return the name of the memory of a loom tensor, ``""`` when it has none."""
+    return _C._allocation_name(tensor)
+
+
+def memory_snapshot() -> list[dict[str, Any]]:
+    r"""Return the segments of all devices with their blocks, as :mod:`torch.cuda` has them."""
+    segments: list[dict[str, Any]] = _snapshot()["segments"]
+    return segments
+
+
+def _snapshot(device: DeviceLike = None) -> dict[str, Any]:
+    r"""Return segments and, where it is recorded, history, in the form of the memory visualiser.
+
+    Args:
+        device (torch.device or str or int, optional): accepted for code written for CUDA; the
+            snapshot covers all devices.
+    """
+    return _C._memory_snapshot()
+
+
+def _dump_snapshot(filename: str = "dump_snapshot.pickle") -> None:
+    r"""Write :func:`_snapshot` to a file that https://pytorch.org/memory_viz reads."""
+    with Path(filename).open("wb") as file:
+        pickle.dump(_snapshot(), file)
+
+
+def _record_memory_history(
+    enabled: Literal["state", "all"] | None = "all",
+    context: Literal["state", "alloc", "all"] | None = "all",
+    stacks: Literal["python", "all"] = "python",
+    max_entries: int = sys.maxsize,
+    device: DeviceLike = None,
+    clear_history: bool = False,
+) -> None:
+    r"""Start or stop recording the history of allocations, of all devices.
+
+    Args:
+        enabled (str, optional): ``None`` stops, anything else starts recording.
+        context (str, optional): ``None`` records no stacks.
+        stacks (str): ``"all"`` records C++ frames beside those of Python.
+        max_entries (int): how many entries are kept for each device; older ones are dropped.
+        device (torch.device or str or int, optional): accepted for code written for CUDA.
+        clear_history (bool): whether to drop what was recorded before.
+
+    Raises:
+        ValueError: when an argument has another value than those above.
+    """
+    choices: tuple[tuple[str, object, tuple[object, ...]], ...] = (
+        ("enabled", enabled, (None, "state", "all")),
+        ("context", context, (None, "state", "alloc", "all")),
+        ("stacks", stacks, ("python", "all")),
+    )
+    for name, value, allowed in choices:
+        if value not in allowed:
+            raise ValueError(
+                f"torch.loom.memory._record_memory_history: expected {name} in {allowed}, "
+                f"got {value!r}"
+            )
+    if clear_history:
+        _C._record_memory_history(0, False, False)
+    if enabled is None:
+        max_entries = 0
+    elif enabled == "state":
+        max_entries = min(max_entries, 1 << 20)
+    _C._record_memory_history(max_entries, context is not None, stacks == "all")
