@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <torch/csrc/utils/device_lazy_init.h>
-
-#include <string>
-#include <tuple>
-#include <vector>
-
-#include "bindings.h"
 #include "loom/backend/device_state.h"
+#include "loom/base/check.h"
 #include "loom/base/options.h"
 #include "loom/device/device.h"
 #include "loom/device/properties.h"
 #include "loom/device/thread.h"
+
+#include <torch/csrc/utils/device_lazy_init.h>
+
+#include "bindings.h"
+#include <string>
+#include <tuple>
+#include <vector>
 
 namespace py = pybind11;
 
@@ -24,9 +25,7 @@ void initialize() {
   torch::utils::register_fork_handler_for_device_init(kDeviceType);
 }
 
-bool is_in_bad_fork() {
-  return in_bad_fork() || torch::utils::is_device_in_bad_fork(kDeviceType);
-}
+bool is_in_bad_fork() { return in_bad_fork() || torch::utils::is_device_in_bad_fork(kDeviceType); }
 
 const DeviceProperties& properties_of(c10::DeviceIndex index) {
   return device(resolve_device(index, "torch.loom.get_device_properties")).properties();

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "loom/device/queue.h"
+#include "loom/ops/fallback_report.h"
+
+#include "bindings.h"
 #include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
 #include <tuple>
 #include <vector>
-
-#include "bindings.h"
-#include "loom/device/queue.h"
-#include "loom/ops/fallback_report.h"
 
 namespace py = pybind11;
 
@@ -41,8 +41,7 @@ std::string python_place() {
   while (frame) {
     auto* raw = reinterpret_cast<PyFrameObject*>(frame.ptr());
     const py::object code = owned(PyFrame_GetCode(raw));
-    const std::string file =
-        text_of(reinterpret_cast<PyCodeObject*>(code.ptr())->co_filename);
+    const std::string file = text_of(reinterpret_cast<PyCodeObject*>(code.ptr())->co_filename);
     std::string place = file + ":" + std::to_string(PyFrame_GetLineNumber(raw));
     if (!file.starts_with(torch_folder())) return place;
     if (innermost.empty()) innermost = std::move(place);
@@ -56,9 +55,9 @@ using Row = std::tuple<std::string, std::uint64_t, double, std::map<std::string,
 std::vector<Row> report() {
   std::vector<Row> rows;
   for (const ops::FallbackEntry& entry : ops::fallback_report()) {
-    rows.emplace_back(entry.name, entry.count, static_cast<double>(entry.total_ns) * 1e-9,
-                      std::map<std::string, std::uint64_t>(entry.places.begin(),
-                                                           entry.places.end()));
+    rows.emplace_back(
+        entry.name, entry.count, static_cast<double>(entry.total_ns) * 1e-9,
+        std::map<std::string, std::uint64_t>(entry.places.begin(), entry.places.end()));
   }
   return rows;
 }

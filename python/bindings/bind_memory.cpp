@@ -1,13 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <torch/csrc/profiler/python/combined_traceback.h>
-
-#include <map>
-#include <memory>
-#include <string>
-#include <unordered_map>
-#include <vector>
-
-#include "bindings.h"
 #include "loom/backend/allocator.h"
 #include "loom/backend/device_state.h"
 #include "loom/backend/host_allocator.h"
@@ -16,7 +7,22 @@
 #include "loom/device/device.h"
 #include "loom/memory/caching_allocator.h"
 
+#include <torch/csrc/profiler/combined_traceback.h>
+
+#include "bindings.h"
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
 namespace py = pybind11;
+
+namespace torch {
+// As declared by torch/csrc/profiler/python/combined_traceback.h, which includes a JSON library
+// that the torch wheel does not carry.
+TORCH_API std::vector<py::object> py_symbolize(std::vector<CapturedTraceback*>& to_symbolize);
+}  // namespace torch
 
 namespace loom::python {
 namespace {
@@ -55,13 +61,20 @@ c10::StreamId stream_id_of(const Queue* queue) {
 
 const char* name_of(TraceEntry::Action action) {
   switch (action) {
-    case TraceEntry::Action::kAlloc: return "alloc";
-    case TraceEntry::Action::kFreeRequested: return "free_requested";
-    case TraceEntry::Action::kFreeCompleted: return "free_completed";
-    case TraceEntry::Action::kSegmentAlloc: return "segment_alloc";
-    case TraceEntry::Action::kSegmentFree: return "segment_free";
-    case TraceEntry::Action::kSnapshot: return "snapshot";
-    case TraceEntry::Action::kOutOfMemory: return "oom";
+    case TraceEntry::Action::kAlloc:
+      return "alloc";
+    case TraceEntry::Action::kFreeRequested:
+      return "free_requested";
+    case TraceEntry::Action::kFreeCompleted:
+      return "free_completed";
+    case TraceEntry::Action::kSegmentAlloc:
+      return "segment_alloc";
+    case TraceEntry::Action::kSegmentFree:
+      return "segment_free";
+    case TraceEntry::Action::kSnapshot:
+      return "snapshot";
+    case TraceEntry::Action::kOutOfMemory:
+      return "oom";
   }
   return "unknown";
 }
@@ -202,8 +215,7 @@ void bind_memory(py::module_& module) {
   module.def("_set_allocation_name", [](const at::Tensor& tensor, const std::string& name) {
     set_allocation_name(tensor, name);
   });
-  module.def("_allocation_name",
-             [](const at::Tensor& tensor) { return allocation_name(tensor); });
+  module.def("_allocation_name", [](const at::Tensor& tensor) { return allocation_name(tensor); });
 }
 
 }  // namespace loom::python

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "bindings.h"
 #include "loom/backend/generator.h"
+
+#include "bindings.h"
 
 namespace loom::python {
 

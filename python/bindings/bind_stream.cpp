@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "loom/backend/device_state.h"
+#include "loom/backend/stream.h"
+
 #include <c10/core/Stream.h>
 
 #include "bindings.h"
-#include "loom/backend/device_state.h"
-#include "loom/backend/stream.h"
 
 namespace loom::python {
 

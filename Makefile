@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# `make demo` trains two small models on cpu and on loom; `make test` builds and tests everything.
+# Both set up what they need: a virtual environment in .venv and, through apt, Debian packages.
+
+PYTHON ?= python3
+VENV ?= $(CURDIR)/.venv
+JOBS ?= $(shell nproc)
+TORCH ?= 2.13.0
+# Where torch without CUDA comes from, unless pip finds it by itself.
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+
+BUILD := build/make
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip --disable-pip-version-check
+DONE := $(VENV)/.loom
+export PATH := $(VENV)/bin:$(PATH)
+export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
+
+.PHONY: help demo test install lint format tidy sanitizers bench clean distclean
+
+help:
+	@echo "make demo        train two models on cpu and on loom, and compare"
+	@echo "make test        build, run the C++ and the Python tests"
+	@echo "make install     build the wheel and install it into $(VENV)"
+	@echo "make lint        formatters, linters, type checks; make format mends what it can"
+	@echo "make tidy        clang-tidy on everything that is compiled (minutes)"
+	@echo "make sanitizers  the core's tests under AddressSanitizer and ThreadSanitizer"
+	@echo "make bench       side-by-side speed of loom and cpu"
+	@echo "make clean       remove what was built; make distclean: .venv too"
+
+demo: install
+	$(PY) -m torch_loom demo $(ARGS)
+
+test: define := -C cmake.define.LOOM_BUILD_TESTS=ON
+test: $(DONE)/gtest install
+	ctest --test-dir $(BUILD) --output-on-failure --parallel $(JOBS) $(ARGS)
+
+# One build tree serves the wheel, the tests and the benchmarks: nothing is compiled twice.
+install: $(DONE)/torch
+	$(PIP) install -v --no-build-isolation -C build-dir=$(BUILD) $(define) '.[demo,test]'
+
+lint: $(DONE)/lint
+	pre-commit run --all-files
+
+format: $(DONE)/lint
+	-ruff check --fix --quiet .
+	ruff format .
+	git ls-files '*.h' '*.cpp' | xargs clang-format -i
+	git ls-files '*CMakeLists.txt' '*.cmake' | xargs gersemi -i
+
+tidy: define := -C cmake.define.LOOM_BUILD_TESTS=ON
+tidy: $(DONE)/gtest $(DONE)/lint install
+	git ls-files '*.cpp' | grep -v '^examples/' | xargs -n 1 -P $(JOBS) clang-tidy -p $(BUILD) --quiet
+
+sanitizers: $(DONE)/gtest $(DONE)/venv
+	cmake --workflow --preset asan
+	cmake --workflow --preset tsan
+
+bench: define := -C cmake.define.LOOM_BUILD_BENCH=ON
+bench: $(DONE)/benchmark install
+	$(PY) benchmarks/run.py $(ARGS)
+
+clean:
+	rm -rf build dist
+
+distclean: clean
+	rm -rf $(VENV)
+
+# Each file in $(DONE) says that a step of the set-up is done.
+
+$(DONE)/venv:
+	tools/need.sh g++:$$(command -v $${CXX:-c++} || echo /usr/bin/c++)
+	$(PYTHON) -c 'import ensurepip' 2>/dev/null || tools/need.sh python3-venv
+	$(PYTHON) -c 'import pathlib, sysconfig, sys; \
+	  sys.exit(not (pathlib.Path(sysconfig.get_path("include")) / "Python.h").exists())' \
+	  || tools/need.sh python3-dev
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --quiet 'cmake>=3.25' ninja 'scikit-build-core>=0.10'
+	mkdir -p $(DONE) && touch $@
+
+$(DONE)/torch: | $(DONE)/venv
+	$(PIP) install --quiet 'torch==$(TORCH)+cpu' 2>/dev/null \
+	  || $(PIP) install --quiet --extra-index-url $(TORCH_INDEX) 'torch==$(TORCH)+cpu' \
+	  || $(PIP) install --quiet 'torch==$(TORCH)'
+	touch $@
+
+$(DONE)/lint: pyproject.toml | $(DONE)/torch
+	$(PIP) install --quiet clang-format clang-tidy codespell gersemi mypy pre-commit ruff
+	touch $@
+
+$(DONE)/gtest: | $(DONE)/venv
+	tools/need.sh libgtest-dev:/usr/include/gtest/gtest.h libgmock-dev:/usr/include/gmock/gmock.h
+	touch $@
+
+$(DONE)/benchmark: | $(DONE)/venv
+	tools/need.sh libbenchmark-dev:/usr/include/benchmark/benchmark.h
+	touch $@
