@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Copies in every direction, as a C++ program makes them.
 
-#include <gtest/gtest.h>
-
-#include "support/loom_test.h"
-
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include "support/loom_test.h"
 
 namespace loom {
 namespace {

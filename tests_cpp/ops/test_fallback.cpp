@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The zero-copy fallback: values, aliases, undeclared writes, resizes, errors and its report.
 
-#include <gtest/gtest.h>
-
 #include "loom/backend/allocator.h"
 #include "loom/ops/fallback_report.h"
-#include "support/loom_test.h"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cumprod.h>
@@ -14,6 +11,9 @@
 #include <ATen/ops/kthvalue.h>
 #include <ATen/ops/linalg_qr.h>
 #include <ATen/ops/rand.h>
+#include <gtest/gtest.h>
+
+#include "support/loom_test.h"
 
 namespace loom {
 namespace {

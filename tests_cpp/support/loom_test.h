@@ -4,16 +4,15 @@
 // Fixture of the tests of the torch skin: the renamed backend and its first device, and a way to
 // hold a queue still.
 
-#include <gtest/gtest.h>
-
-#include <future>
-
 #include "loom/backend/library.h"
 #include "loom/backend/stream.h"
 #include "loom/device/queue.h"
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/TensorOptions.h>
+#include <gtest/gtest.h>
+
+#include <future>
 
 namespace loom {
 

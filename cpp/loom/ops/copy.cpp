@@ -125,7 +125,8 @@ bool same_data(const at::Tensor& self, const at::Tensor& source) {
          self.is_neg() == source.is_neg();
 }
 
-void copy_expanded(const at::Tensor& self, const at::Tensor& source, bool non_blocking) {
+// Same sizes, at least one element.
+void copy_same_sizes(const at::Tensor& self, const at::Tensor& source, bool non_blocking) {
   if (self.is_privateuseone() && source.is_privateuseone()) {
     if (self.device() != source.device()) return copy_across_devices(self, source);
     submit(current_queue(self.device().index()), TensorRef(self, true), TensorRef(source));
@@ -146,12 +147,14 @@ at::Tensor& copy_(at::Tensor& self, const at::Tensor& source, bool non_blocking)
   if (source._is_zerotensor()) return self.zero_();
   at::assert_no_internal_overlap(self);
   if (self.device() == source.device()) at::assert_no_partial_overlap(self, source);
+  if (self.sizes() == source.sizes()) {
+    if (self.numel() > 0) copy_same_sizes(self, source, non_blocking);
+    return self;
+  }
   const auto shape = at::infer_size_dimvector(self.sizes(), source.sizes());
   TORCH_CHECK(self.sizes() == c10::IntArrayRef(shape), "output with shape ", self.sizes(),
               " doesn't match the broadcast shape ", c10::IntArrayRef(shape));
-  if (self.numel() == 0) return self;
-  const auto expanded = at::expand_inplace(self, source, "copy_");
-  copy_expanded(self, *expanded, non_blocking);
+  if (self.numel() > 0) copy_same_sizes(self, source.expand(self.sizes()), non_blocking);
   return self;
 }
 

@@ -47,8 +47,7 @@ void copy_bytes(std::byte* destination, const std::byte* source, std::size_t byt
   std::memcpy(destination + done, source + done, bytes - done);
 }
 #else
-void copy_bytes(std::byte* destination, const std::byte* source, std::size_t bytes,
-                bool) noexcept {
+void copy_bytes(std::byte* destination, const std::byte* source, std::size_t bytes, bool) noexcept {
   std::memcpy(destination, source, bytes);
 }
 #endif

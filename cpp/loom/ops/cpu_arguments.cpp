@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/cpu_arguments.h"
 
-#include <algorithm>
-#include <array>
-#include <cstring>
-#include <string_view>
-#include <utility>
-
 #include "loom/backend/device_state.h"
 #include "loom/backend/generator.h"
 #include "loom/device/address.h"
@@ -17,13 +11,19 @@
 #include <ATen/core/op_registration/adaption.h>
 #include <c10/core/CPUAllocator.h>
 
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
 namespace loom::ops {
 namespace {
 
 // Operators that take host tensors beside device tensors on every accelerator: indices and lengths.
 constexpr std::array<std::string_view, 6> kMixedDevices = {
-    "aten::index",       "aten::index_put", "aten::index_put_", "aten::_index_put_impl_",
-    "aten::_ctc_loss",   "aten::_unsafe_index"};
+    "aten::index",     "aten::index_put",    "aten::index_put_", "aten::_index_put_impl_",
+    "aten::_ctc_loss", "aten::_unsafe_index"};
 
 bool may_mix_devices(const std::string& name) {
   return std::any_of(kMixedDevices.begin(), kMixedDevices.end(), [&](std::string_view mixed) {
@@ -40,11 +40,12 @@ std::uint64_t mix(std::uint64_t seed, std::uint64_t offset) {
 }
 
 bool takes_generator(const c10::FunctionSchema& schema) {
-  return std::any_of(schema.arguments().begin(), schema.arguments().end(), [](const auto& argument) {
-    const auto optional = argument.type()->template cast<c10::OptionalType>();
-    const c10::TypePtr type = optional ? optional->getElementType() : argument.type();
-    return type->kind() == c10::TypeKind::GeneratorType;
-  });
+  return std::any_of(
+      schema.arguments().begin(), schema.arguments().end(), [](const auto& argument) {
+        const auto optional = argument.type()->template cast<c10::OptionalType>();
+        const c10::TypePtr type = optional ? optional->getElementType() : argument.type();
+        return type->kind() == c10::TypeKind::GeneratorType;
+      });
 }
 
 bool is_generator(const c10::Argument& argument) {
@@ -86,8 +87,8 @@ CpuArguments::CpuArguments(const c10::OperatorHandle& op, const torch::jit::Stac
     const at::Tensor& tensor = argument.toTensor();
     if (!tensor.defined() || tensor.device() == output_device_) continue;
     if (tensor.device().is_cpu() && tensor.dim() == 0) continue;
-    c10::impl::common_device_check_failure(output_device_, tensor,
-                                           op.operator_name().name.c_str(), "an operand");
+    c10::impl::common_device_check_failure(output_device_, tensor, op.operator_name().name.c_str(),
+                                           "an operand");
   }
 }
 
@@ -192,8 +193,7 @@ at::Generator CpuArguments::cpu_generator(const std::optional<at::Generator>& ge
 }
 
 void CpuArguments::seed_default_generator() {
-  const auto [seed, offset] =
-      generator_or_default(std::nullopt, output_device_.index()).reserve(4);
+  const auto [seed, offset] = generator_or_default(std::nullopt, output_device_.index()).reserve(4);
   at::Generator generator = at::detail::getDefaultCPUGenerator();
   std::lock_guard<std::mutex> lock(generator.mutex());
   saved_generator_state_ = generator.get_state();
@@ -232,9 +232,11 @@ at::Tensor CpuArguments::to_device(const at::Tensor& tensor) {
   for (const TensorPair& pair : tensors_) {
     if (pair.cpu.is_same(tensor)) return pair.device;
   }
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      tensor.layout() == c10::kStrided, op_.operator_name().name, ": expected a strided result, "
-      "got layout ", tensor.layout(), ", which has no loom form; call it on a .cpu() copy");
+  TORCH_CHECK_NOT_IMPLEMENTED(tensor.layout() == c10::kStrided, op_.operator_name().name,
+                              ": expected a strided result, "
+                              "got layout ",
+                              tensor.layout(),
+                              ", which has no loom form; call it on a .cpu() copy");
   if (std::optional<c10::Storage> storage = device_storage(tensor)) {
     at::Tensor device = make_tensor(std::move(*storage), tensor.scalar_type(), tensor.sizes(),
                                     tensor.strides(), tensor.storage_offset());
@@ -243,8 +245,8 @@ at::Tensor CpuArguments::to_device(const at::Tensor& tensor) {
   }
   // The operator returned memory that it had before, such as a host tensor it was given.
   const at::Tensor source = tensor.is_non_overlapping_and_dense() ? tensor : tensor.contiguous();
-  at::Tensor device = empty_strided(source.sizes(), source.strides(), source.scalar_type(),
-                                    output_device_);
+  at::Tensor device =
+      empty_strided(source.sizes(), source.strides(), source.scalar_type(), output_device_);
   if (source.numel() > 0) {
     std::memcpy(host_address(device.data_ptr()), source.data_ptr(), source.nbytes());
   }

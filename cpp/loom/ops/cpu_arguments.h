@@ -5,15 +5,15 @@
 // over the same memory, devices by cpu, generators by seeded CPU ones; and the way back for the
 // results. Thread: an object belongs to one call.
 
-#include <optional>
-#include <set>
-#include <unordered_map>
-#include <vector>
-
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/core/stack.h>
+
+#include <optional>
+#include <set>
+#include <unordered_map>
+#include <vector>
 
 namespace loom::ops {
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/device_output_scope.h"
 
-#include <utility>
-
 #include "loom/backend/allocator.h"
 #include "loom/device/address.h"
 #include "loom/device/queue.h"
 
 #include <c10/core/CPUAllocator.h>
+
+#include <utility>
 
 namespace loom::ops {
 namespace {
@@ -16,8 +16,7 @@ thread_local Queue* t_queue = nullptr;
 
 // The context of memory from a scope is the device address, which the device allocator frees.
 void free_device_memory(void* address) {
-  static const c10::DeleterFnPtr deleter =
-      c10::GetAllocator(c10::kPrivateUse1)->raw_deleter();
+  static const c10::DeleterFnPtr deleter = c10::GetAllocator(c10::kPrivateUse1)->raw_deleter();
   deleter(address);
 }
 
@@ -65,9 +64,9 @@ std::optional<c10::DataPtr> take_device_memory(c10::StorageImpl& storage) {
   c10::DataPtr host = storage.set_data_ptr(c10::DataPtr(nullptr, c10::kCPU));
   void* device = host.release_context();
   // The device pointer is the context of its own deleter, as the device allocator makes it.
-  return c10::DataPtr(device, device, c10::GetAllocator(c10::kPrivateUse1)->raw_deleter(),
-                      c10::Device(c10::kPrivateUse1, static_cast<c10::DeviceIndex>(
-                                                         device_of_address(device))));
+  return c10::DataPtr(
+      device, device, c10::GetAllocator(c10::kPrivateUse1)->raw_deleter(),
+      c10::Device(c10::kPrivateUse1, static_cast<c10::DeviceIndex>(device_of_address(device))));
 }
 
 }  // namespace loom::ops

@@ -7,10 +7,10 @@
 // Every other thread, and this one outside a scope, allocates as before.
 // Thread: a scope belongs to the thread that made it; memory may be freed by any thread.
 
-#include <optional>
-
 #include <c10/core/Allocator.h>
 #include <c10/core/StorageImpl.h>
+
+#include <optional>
 
 namespace loom {
 class Queue;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/empty.h"
 
-#include <utility>
-
 #include "loom/backend/allocator.h"
 #include "loom/backend/stream.h"
 
@@ -10,6 +8,8 @@
 #include <ATen/ExpandUtils.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/StorageImpl.h>
+
+#include <utility>
 
 namespace loom::ops {
 namespace {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Factories: everything that makes a tensor from nothing goes through these two operators.
 
-#include <algorithm>
-
 #include "loom/backend/device_state.h"
 #include "loom/ops/empty.h"
 
@@ -11,6 +9,8 @@
 #include <ATen/native/TensorFactories.h>
 #include <c10/core/TensorOptions.h>
 #include <torch/library.h>
+
+#include <algorithm>
 
 namespace loom::ops {
 namespace {
@@ -34,8 +34,8 @@ void fill_if_deterministic(at::Tensor& tensor) {
 }
 
 at::Tensor empty_memory_format(c10::IntArrayRef sizes, std::optional<c10::ScalarType> dtype,
-                               std::optional<c10::Layout> layout,
-                               std::optional<c10::Device> device, std::optional<bool> pin_memory,
+                               std::optional<c10::Layout> layout, std::optional<c10::Device> device,
+                               std::optional<bool> pin_memory,
                                std::optional<c10::MemoryFormat> memory_format) {
   check_options(layout, pin_memory);
   at::Tensor tensor = empty(sizes, c10::dtype_or_default(dtype), device_of(device));
@@ -47,9 +47,8 @@ at::Tensor empty_memory_format(c10::IntArrayRef sizes, std::optional<c10::Scalar
 }
 
 at::Tensor empty_strided_op(c10::IntArrayRef sizes, c10::IntArrayRef strides,
-                            std::optional<c10::ScalarType> dtype,
-                            std::optional<c10::Layout> layout, std::optional<c10::Device> device,
-                            std::optional<bool> pin_memory) {
+                            std::optional<c10::ScalarType> dtype, std::optional<c10::Layout> layout,
+                            std::optional<c10::Device> device, std::optional<bool> pin_memory) {
   check_options(layout, pin_memory);
   TORCH_CHECK(sizes.size() == strides.size(), "mismatch in length of strides and shape");
   TORCH_CHECK(std::all_of(strides.begin(), strides.end(), [](auto s) { return s >= 0; }),

@@ -7,8 +7,6 @@
 // schema declares it or not: writes, because the memory is shared; resizes and replaced storages,
 // because they are compared afterwards.
 
-#include <chrono>
-
 #include "loom/backend/device_state.h"
 #include "loom/backend/stream.h"
 #include "loom/base/options.h"
@@ -24,6 +22,8 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
+#include <chrono>
+
 namespace loom::ops {
 namespace {
 
@@ -37,11 +37,13 @@ void obey_fallback_option(const std::string& name) {
     case FallbackMode::kAllow:
       return;
     case FallbackMode::kWarn:
-      TORCH_WARN("loom: ", name, " has no asynchronous kernel: it waits for the stream and runs on "
+      TORCH_WARN("loom: ", name,
+                 " has no asynchronous kernel: it waits for the stream and runs on "
                  "the host (LOOM_FALLBACK=warn)");
       return;
     case FallbackMode::kError:
-      TORCH_CHECK_NOT_IMPLEMENTED(false, "loom: ", name, " has no asynchronous kernel, and "
+      TORCH_CHECK_NOT_IMPLEMENTED(false, "loom: ", name,
+                                  " has no asynchronous kernel, and "
                                   "LOOM_FALLBACK=error forbids the synchronous fallback");
   }
 }

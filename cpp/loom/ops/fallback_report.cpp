@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/fallback_report.h"
 
+#include "loom/base/mutex.h"
+
 #include <algorithm>
 #include <atomic>
 #include <map>
 #include <unordered_map>
-
-#include "loom/base/mutex.h"
 
 namespace loom::ops {
 namespace {
@@ -55,8 +55,8 @@ std::vector<FallbackEntry> fallback_report() {
   {
     MutexLock lock(all.mutex);
     for (const auto& [name, entry] : all.entries) {
-      rows.push_back({name, entry.count, entry.total_ns,
-                      {entry.places.begin(), entry.places.end()}});
+      rows.push_back(
+          {name, entry.count, entry.total_ns, {entry.places.begin(), entry.places.end()}});
     }
   }
   for (FallbackEntry& row : rows) {

@@ -4,12 +4,12 @@
 // Which operators took the synchronous fallback: how often, how long, and from where.
 // Thread: any.
 
+#include "loom/base/export.h"
+
 #include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
-
-#include "loom/base/export.h"
 
 namespace loom::ops {
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // fill_ and zero_.
 
-#include <cstring>
-
 #include "loom/ops/launch.h"
 
-#include <ATen/EmptyTensor.h>
+#include <ATen/Dispatch_v2.h>
 #include <ATen/ops/fill_native.h>
 #include <torch/library.h>
+
+#include <cstring>
 
 namespace loom::ops {
 namespace {
@@ -35,29 +35,31 @@ at::Tensor& zero_(at::Tensor& self) {
 
 // Throws for a value that the dtype cannot hold, before anything is launched.
 void check_value(c10::ScalarType dtype, const c10::Scalar& value) {
-  at::Tensor probe = at::detail::empty_cpu({}, dtype);
-  at::native::fill_(probe, value);
+  AT_DISPATCH_V2(dtype, "fill_", AT_WRAP([&] { (void)value.to<scalar_t>(); }), c10::kComplexHalf,
+                 c10::kHalf, c10::kBool, c10::kBFloat16, AT_EXPAND(AT_FLOAT8_TYPES),
+                 AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES), AT_EXPAND(AT_ALL_TYPES_AND_COMPLEX));
 }
 
 at::Tensor& fill_scalar(at::Tensor& self, const c10::Scalar& value) {
   check_value(self.scalar_type(), value);
   if (self.numel() > 0) {
-    launch("fill_", Pointwise{}, [](at::Tensor to, const c10::Scalar& with) {
-      at::native::fill_(to, with);
-    }, out(self), value);
+    launch(
+        "fill_", Pointwise{},
+        [](at::Tensor to, const c10::Scalar& with) { at::native::fill_(to, with); }, out(self),
+        value);
   }
   return self;
 }
 
 at::Tensor& fill_tensor(at::Tensor& self, const at::Tensor& value) {
-  TORCH_CHECK(value.dim() == 0,
-              "fill_ only supports 0-dimension value tensor but got tensor with ", value.dim(),
-              " dimensions.");
+  TORCH_CHECK(value.dim() == 0, "fill_ only supports 0-dimension value tensor but got tensor with ",
+              value.dim(), " dimensions.");
   if (self.device() != value.device() && !value.is_cpu()) return fill_scalar(self, value.item());
   if (self.numel() > 0) {
-    launch("fill_", Pointwise{}, [](at::Tensor to, const at::Tensor& with) {
-      at::native::fill_(to, with);
-    }, out(self), value);
+    launch(
+        "fill_", Pointwise{},
+        [](at::Tensor to, const at::Tensor& with) { at::native::fill_(to, with); }, out(self),
+        value);
   }
   return self;
 }

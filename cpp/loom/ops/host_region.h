@@ -7,9 +7,9 @@
 // region slows every later region of the first one, even when idle.
 // Thread: an object belongs to the thread that made it; it changes nothing for others.
 
-#include <optional>
-
 #include <c10/util/ParallelGuard.h>
+
+#include <optional>
 
 namespace loom::ops {
 

@@ -7,11 +7,6 @@
 // device's idle cores. Shapes, dtypes and devices are checked before, by the operator.
 // Thread: any; the current stream is the calling thread's.
 
-#include <optional>
-#include <tuple>
-#include <type_traits>
-#include <utility>
-
 #include "loom/backend/stream.h"
 #include "loom/device/cores.h"
 #include "loom/device/queue.h"
@@ -19,6 +14,11 @@
 #include "loom/ops/tensor_ref.h"
 
 #include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <tuple>
+#include <type_traits>
+#include <utility>
 
 namespace loom::ops {
 
@@ -75,9 +75,9 @@ inline StoredTensor<false> store(const char* name, c10::Device device,
   return operand ? store(name, device, *operand) : StoredTensor<false>{};
 }
 template <class T>
-concept Extra = !std::is_same_v<std::decay_t<T>, Written> &&
-                !std::is_same_v<std::decay_t<T>, at::Tensor> &&
-                !std::is_same_v<std::decay_t<T>, std::optional<at::Tensor>>;
+concept Extra =
+    !std::is_same_v<std::decay_t<T>, Written> && !std::is_same_v<std::decay_t<T>, at::Tensor> &&
+    !std::is_same_v<std::decay_t<T>, std::optional<at::Tensor>>;
 
 template <Extra T>
 std::decay_t<T> store(const char*, c10::Device, T&& value) {
@@ -127,8 +127,7 @@ struct Command {
     constexpr int count = (int{IsTensor<Stored>::value} + ... + 0);
     std::array<const TensorRef*, count> tensors{};
     int next = 0;
-    std::apply(
-        [&](const auto&... stored) { (collect(tensors, next, stored), ...); }, operands);
+    std::apply([&](const auto&... stored) { (collect(tensors, next, stored), ...); }, operands);
     const SlicePlan plan = split.plan(Operands(tensors.data(), tensors.size()));
     grid.run(plan.blocks(), [&](std::int64_t block) { run_block(plan, block * plan.block); });
   }
@@ -171,7 +170,9 @@ void launch_on(c10::Device device, const char* name, Split split, Kernel kernel,
                Operand&&... operands) {
   using namespace detail;
   Command<Split, Kernel, decltype(store(name, device, std::forward<Operand>(operands)))...> command{
-      std::move(split), std::move(kernel), {store(name, device, std::forward<Operand>(operands))...}};
+      std::move(split),
+      std::move(kernel),
+      {store(name, device, std::forward<Operand>(operands))...}};
   current_queue(device.index()).submit(name, std::move(command));
 }
 

@@ -12,8 +12,8 @@ namespace loom::ops {
 namespace {
 
 bool is_plain_dense(const at::Tensor& tensor) {
-  constexpr c10::DispatchKeySet kDenseBackends({c10::DispatchKey::CPU, c10::DispatchKey::CUDA,
-                                                c10::DispatchKey::PrivateUse1});
+  constexpr c10::DispatchKeySet kDenseBackends(
+      {c10::DispatchKey::CPU, c10::DispatchKey::CUDA, c10::DispatchKey::PrivateUse1});
   const c10::DispatchKeySet keys = tensor.key_set();
   return tensor.layout() == c10::kStrided && keys.has_any(kDenseBackends) &&
          !keys.has(c10::DispatchKey::Python);

@@ -84,8 +84,8 @@ SlicePlan Pointwise::plan(Operands operands) const noexcept {
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const TensorRef& operand = *operands[i];
     const std::int64_t dim = cut - (first.dim() - operand.dim());  // shapes align at the right
-    const bool cuts = operand.defined() && !operand.immediate() && dim >= 0 &&
-                      operand.sizes()[dim] == plan.items;
+    const bool cuts =
+        operand.defined() && !operand.immediate() && dim >= 0 && operand.sizes()[dim] == plan.items;
     plan.modes[i] = cuts ? static_cast<std::int8_t>(dim) : SlicePlan::kWhole;
   }
   return plan;

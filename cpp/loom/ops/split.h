@@ -5,11 +5,11 @@
 // range of; the number of blocks follows from shapes only, never from the number of cores, so that
 // results do not depend on it. Thread: the worker that runs the command.
 
+#include "loom/ops/tensor_ref.h"
+
 #include <array>
 #include <cstdint>
 #include <span>
-
-#include "loom/ops/tensor_ref.h"
 
 namespace loom::ops {
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/tensor_ref.h"
 
-#include <algorithm>
-#include <array>
-#include <utility>
-
 #include "loom/device/address.h"
 
 #include <c10/core/StorageImpl.h>
 #include <c10/core/TensorImpl.h>
 #include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
 
 namespace loom::ops {
 namespace {
@@ -31,12 +31,12 @@ std::size_t extent_bytes(c10::IntArrayRef sizes, c10::IntArrayRef strides, std::
 
 at::Tensor make_alias(const TensorView& view) {
   const std::size_t bytes = extent_bytes(view.sizes, view.strides, c10::elementSize(view.dtype));
-  auto storage = c10::make_intrusive<c10::StorageImpl>(
-      c10::StorageImpl::use_byte_size_t(), bytes, c10::DataPtr(view.data, c10::kCPU),
-      /*allocator=*/nullptr, /*resizable=*/false);
-  auto impl = c10::make_intrusive<c10::TensorImpl>(
-      c10::Storage(std::move(storage)), c10::DispatchKeySet(c10::DispatchKey::CPU),
-      c10::scalarTypeToTypeMeta(view.dtype));
+  auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
+                                                       c10::DataPtr(view.data, c10::kCPU),
+                                                       /*allocator=*/nullptr, /*resizable=*/false);
+  auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(std::move(storage)),
+                                                   c10::DispatchKeySet(c10::DispatchKey::CPU),
+                                                   c10::scalarTypeToTypeMeta(view.dtype));
   impl->set_sizes_and_strides(view.sizes, view.strides);
   if (view.wrapped_number) impl->set_wrapped_number(true);
   at::Tensor alias(std::move(impl));
@@ -73,8 +73,8 @@ TensorRef TensorRef::of_host(const at::Tensor& tensor, bool writes) {
   ref.conj_ = impl->is_conj();
   ref.neg_ = impl->is_neg();
   if (impl->numel() != 0) {
-    ref.data_ = static_cast<std::byte*>(writes ? impl->mutable_data()
-                                               : const_cast<void*>(impl->data()));
+    ref.data_ =
+        static_cast<std::byte*>(writes ? impl->mutable_data() : const_cast<void*>(impl->data()));
   }
   ref.set_geometry(*impl);
   return ref;

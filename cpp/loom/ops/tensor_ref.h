@@ -8,16 +8,16 @@
 // only copies use that.
 // Thread: made on the caller's thread, read by the worker and the cores (const members only).
 
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <memory>
-
 #include "loom/device/command_buffer.h"
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>
 #include <c10/util/ArrayRef.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
 
 namespace loom::ops {
 
@@ -57,8 +57,12 @@ class TensorRef {
   [[nodiscard]] std::int64_t numel() const noexcept { return numel_; }
   [[nodiscard]] c10::ScalarType dtype() const noexcept { return dtype_; }
   [[nodiscard]] std::size_t itemsize() const noexcept { return c10::elementSize(dtype_); }
-  [[nodiscard]] c10::IntArrayRef sizes() const noexcept { return {geometry(), static_cast<std::size_t>(ndim_)}; }
-  [[nodiscard]] c10::IntArrayRef strides() const noexcept { return {geometry() + ndim_, static_cast<std::size_t>(ndim_)}; }
+  [[nodiscard]] c10::IntArrayRef sizes() const noexcept {
+    return {geometry(), static_cast<std::size_t>(ndim_)};
+  }
+  [[nodiscard]] c10::IntArrayRef strides() const noexcept {
+    return {geometry() + ndim_, static_cast<std::size_t>(ndim_)};
+  }
   [[nodiscard]] bool conj() const noexcept { return conj_; }
   [[nodiscard]] bool neg() const noexcept { return neg_; }
   [[nodiscard]] bool is_contiguous() const noexcept { return contiguous_; }
