@@ -10,4 +10,3 @@
 #include "loom/backend/memory_stats.h"
 #include "loom/backend/seed.h"
 #include "loom/backend/stream.h"
-#include "loom/device/device.h"

@@ -18,6 +18,10 @@ inline constexpr c10::DeviceType kDeviceType = c10::DeviceType::PrivateUse1;
   return c10::Device(kDeviceType, index);
 }
 
+/// The number of devices, made by the first call (device/device.h).
+/// Throws: loom::Error for a bad LOOM_* variable, or when used in a forked child.
+[[nodiscard]] LOOM_API int device_count();
+
 /// As device_count(), but 0 where that throws (a bad LOOM_* variable, a forked child): for c10's
 /// interfaces that may not throw. The error itself comes with the first real use.
 [[nodiscard]] LOOM_API c10::DeviceIndex device_count_or_zero() noexcept;
@@ -52,7 +56,7 @@ LOOM_API void check_device(c10::Device device, const char* api);
 /// Requires: the GIL is not held.
 LOOM_API void synchronize(c10::DeviceIndex device = -1);
 
-/// True once a stream or the memory of this device has been used. False for a bad index.
+/// True once this device has been made, which the first use of any device does.
 [[nodiscard]] LOOM_API bool device_initialized(c10::DeviceIndex index) noexcept;
 
 }  // namespace loom

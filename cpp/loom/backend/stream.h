@@ -50,9 +50,6 @@ class LOOM_API Stream {
   friend bool operator!=(const Stream& a, const Stream& b) noexcept { return !(a == b); }
 
  private:
-  friend Stream stream_of(const Queue& queue);
-  Stream(c10::Stream stream, Queue& queue) noexcept : stream_(stream), queue_(&queue) {}
-
   c10::Stream stream_;
   Queue* queue_;
 };

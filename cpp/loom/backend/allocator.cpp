@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/backend/allocator.h"
+
+#include "loom/backend/allocator_config.h"
+#include "loom/backend/device_state.h"
+#include "loom/backend/selection.h"
+#include "loom/backend/stream.h"
+#include "loom/base/mutex.h"
+#include "loom/device/address.h"
+#include "loom/device/queue.h"
+#include "loom/device/thread.h"
+#include "loom/memory/device_allocator.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <string>
+#include <utility>
+
+namespace loom {
+namespace {
+
+using c10::CachingAllocator::format_size;
+
+// The allocators that have been given the process's settings, which the first use does.
+std::array<std::atomic<CachingAllocator*>, detail::kMaxDevices> g_allocators;
+Mutex g_allocators_mutex;
+
+CachingAllocator& make_allocator(c10::DeviceIndex index) {
+  CachingAllocator& made = device_allocator(index);
+  AllocatorConfig config = read_allocator_config();
+  MutexLock lock(g_allocators_mutex);
+  auto& slot = g_allocators[static_cast<std::size_t>(index)];
+  // relaxed: allocators are stored under the lock that is held here
+  if (slot.load(std::memory_order_relaxed) == nullptr) {
+    made.set_config(std::move(config));
+    slot.store(&made, std::memory_order_release);  // release: readers see it configured
+  }
+  return made;
+}
+
+/// The allocator of a device, or null while it has none.
+CachingAllocator* find_allocator(int index) noexcept {
+  // acquire: pairs with the release in make_allocator
+  return g_allocators[static_cast<std::size_t>(index)].load(std::memory_order_acquire);
+}
+
+/// Requires: `index` is valid.
+CachingAllocator& allocator_of(c10::DeviceIndex index) {
+  CachingAllocator* made = find_allocator(index);
+  return made != nullptr ? *made : make_allocator(index);
+}
+
+CachingAllocator* allocator_of_address(const void* address) noexcept {
+  const int index = device_of_address(address);
+  return index < 0 ? nullptr : find_allocator(index);
+}
+
+template <class Function>
+void for_each_allocator(Function&& function) {
+  for (int index = 0; index < detail::kMaxDevices; ++index) {
+    if (CachingAllocator* made = find_allocator(index)) function(*made);
+  }
+}
+
+std::size_t current_bytes(const MemoryStatArray& stat) {
+  return static_cast<std::size_t>(stat[0].current);
+}
+
+void report_usage(CachingAllocator& memory, void* address, std::int64_t bytes, c10::Device device) {
+  const MemoryStats stats = memory.stats();
+  c10::reportMemoryUsageToProfiler(address, bytes, current_bytes(stats.allocated_bytes),
+                                   current_bytes(stats.reserved_bytes), device);
+}
+
+void report_free(CachingAllocator& memory, void* address) {
+  if (const auto block = memory.find(address)) {
+    report_usage(memory, address, -static_cast<std::int64_t>(block->size),
+                 to_c10(static_cast<c10::DeviceIndex>(device_of_address(address))));
+  }
+}
+
+void delete_device_memory(void* address) noexcept {
+  CachingAllocator* memory = allocator_of_address(address);
+  // A forked child has no use for the memory, and may have inherited the lock as taken.
+  if (memory == nullptr || in_bad_fork()) return;
+  if (c10::memoryProfilingEnabled()) [[unlikely]] {
+    try {
+      report_free(*memory, address);
+    } catch (const std::exception&) {
+      // A profiler that cannot take the record must not keep the memory from being freed.
+    }
+  }
+  memory->free(address);
+}
+
+[[noreturn]] void throw_out_of_memory(CachingAllocator& memory, std::size_t bytes,
+                                      c10::DeviceIndex index) {
+  const MemoryStats stats = memory.stats();
+  const auto [free, total] = memory.memory_info();
+  const std::size_t allocated = current_bytes(stats.allocated_bytes);
+  const std::size_t reserved = current_bytes(stats.reserved_bytes);
+  c10::reportOutOfMemoryToProfiler(static_cast<std::int64_t>(bytes), allocated, reserved,
+                                   to_c10(index));
+  const double fraction = memory.memory_fraction();
+  const std::string allowed =
+      fraction < 1.0
+          ? format_size(static_cast<std::uint64_t>(static_cast<double>(total) * fraction)) +
+                " allowed by the memory fraction; "
+          : std::string();
+  TORCH_CHECK_WITH(
+      OutOfMemoryError, false, "loom out of memory. Tried to allocate ", format_size(bytes),
+      ". loom:", static_cast<int>(index), " has a total capacity of ", format_size(total),
+      " of which ", format_size(free), " is free. ", allowed, "Of the allocated memory ",
+      format_size(allocated), " is allocated by PyTorch, and ",
+      format_size(reserved - std::min(allocated, reserved)),
+      " is reserved by PyTorch but unallocated. If reserved but unallocated memory is large, try "
+      "torch.loom.empty_cache() or PYTORCH_ALLOC_CONF=max_split_size_mb:128. The capacity is set "
+      "by LOOM_MEMORY_LIMIT, e.g. LOOM_MEMORY_LIMIT=8G.");
+}
+
+}  // namespace
+
+CachingAllocator& caching_allocator(c10::DeviceIndex index) {
+  return allocator_of(resolve_device(index, "caching_allocator"));
+}
+
+c10::DataPtr allocate(std::size_t bytes, Queue& queue) {
+  const auto index = static_cast<c10::DeviceIndex>(queue.id().device);
+  if (bytes == 0) return c10::DataPtr(nullptr, to_c10(index));
+  if (in_bad_fork()) [[unlikely]]
+    check_not_forked();
+  CachingAllocator& memory = allocator_of(index);
+  void* address = memory.allocate(bytes, queue);
+  if (address == nullptr) [[unlikely]]
+    throw_out_of_memory(memory, bytes, index);
+  if (c10::memoryProfilingEnabled()) [[unlikely]] {
+    const auto block = memory.find(address);
+    report_usage(memory, address, static_cast<std::int64_t>(block ? block->size : bytes),
+                 to_c10(index));
+  }
+  return c10::DataPtr(address, address, &delete_device_memory, to_c10(index));
+}
+
+void record_queue(const c10::DataPtr& ptr, Queue& queue) {
+  CachingAllocator* memory = allocator_of_address(ptr.get());
+  if (memory == nullptr) return;
+  if (ptr.get_deleter() == &delete_device_memory) [[likely]] {
+    memory->record_queue(ptr.get_context(), queue);
+  } else if (const auto block = memory->find(ptr.get()); block && block->allocated) {
+    memory->record_queue(block->address, queue);  // wrapped, or a part of a block
+  }
+}
+
+LoomAllocator& allocator() noexcept {
+  static LoomAllocator* const instance = new LoomAllocator;  // leaked: used until the process ends
+  return *instance;
+}
+
+c10::DataPtr LoomAllocator::allocate(std::size_t bytes) {
+  return loom::allocate(bytes, current_queue());
+}
+
+c10::DeleterFnPtr LoomAllocator::raw_deleter() const { return &delete_device_memory; }
+
+void LoomAllocator::copy_data(void* dest, const void* src, std::size_t count) const {
+  if (count == 0) return;
+  Queue& queue = current_queue();
+  if (CachingAllocator* memory = allocator_of_address(src)) {
+    if (const auto block = memory->find(src)) memory->record_queue(block->address, queue);
+  }
+  copy_device_bytes(dest, src, count, queue);
+}
+
+bool LoomAllocator::initialized() {
+  bool any = false;
+  for_each_allocator([&](CachingAllocator&) { any = true; });
+  return any;
+}
+
+void LoomAllocator::emptyCache(c10::MempoolId_t mempool_id) {
+  for_each_allocator([&](CachingAllocator& memory) { memory.empty_cache(mempool_id); });
+}
+
+void LoomAllocator::recordStream(const c10::DataPtr& ptr, c10::Stream stream) {
+  record_queue(ptr, queue_of(stream));
+}
+
+void LoomAllocator::resetAccumulatedStats(c10::DeviceIndex device) {
+  caching_allocator(device).reset_accumulated_stats();
+}
+
+void LoomAllocator::resetPeakStats(c10::DeviceIndex device) {
+  caching_allocator(device).reset_peak_stats();
+}
+
+std::pair<std::size_t, std::size_t> LoomAllocator::getMemoryInfo(c10::DeviceIndex device) {
+  return caching_allocator(device).memory_info();
+}
+
+void apply_allocator_config() {
+  for_each_allocator([](CachingAllocator& memory) { memory.set_config(read_allocator_config()); });
+}
+
+}  // namespace loom

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/backend/device_state.h"
+
+#include "loom/backend/selection.h"
+#include "loom/device/device.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <exception>
+
+namespace loom {
+namespace detail {
+
+thread_local constinit Selection t_selection;
+thread_local constinit std::array<Queue*, kMaxDevices> t_queues{};
+
+}  // namespace detail
+
+namespace {
+
+c10::DeviceIndex checked_count() {
+  return static_cast<c10::DeviceIndex>(std::min(device_count(), detail::kMaxDevices));
+}
+
+void check_index(c10::DeviceIndex index, const char* api) {
+  const int count = checked_count();
+  TORCH_CHECK(index >= 0 && index < count, api, ": expected a device index in [0, ", count,
+              "), got ", static_cast<int>(index));
+}
+
+}  // namespace
+
+c10::DeviceIndex device_count_or_zero() noexcept {
+  try {
+    return checked_count();
+  } catch (const std::exception&) {
+    return 0;
+  }
+}
+
+c10::DeviceIndex resolve_device(c10::DeviceIndex index, const char* api) {
+  if (index == -1) index = current_device();
+  check_index(index, api);
+  return index;
+}
+
+c10::DeviceIndex resolve_device(c10::Device device, const char* api) {
+  TORCH_CHECK(device.type() == kDeviceType, api, ": expected a loom device, got ", device);
+  return resolve_device(device.index(), api);
+}
+
+void check_device(c10::Device device, const char* api) {
+  TORCH_CHECK(device.type() == kDeviceType, api, ": expected a loom device, got ", device);
+  check_index(device.index(), api);
+}
+
+c10::DeviceIndex current_device() noexcept { return detail::t_selection.device; }
+
+void set_device(c10::DeviceIndex index) {
+  check_index(index, "set_device");
+  set_device_unchecked(index);
+}
+
+c10::DeviceIndex exchange_device(c10::DeviceIndex index) {
+  const c10::DeviceIndex previous = current_device();
+  if (index == previous) return previous;
+  check_index(index, "exchange_device");
+  set_device_unchecked(index);
+  return previous;
+}
+
+c10::DeviceIndex maybe_exchange_device(c10::DeviceIndex index) {
+  return index < 0 ? c10::DeviceIndex{-1} : exchange_device(index);
+}
+
+void set_device_unchecked(c10::DeviceIndex index) noexcept {
+  if (index < 0 || index >= detail::kMaxDevices) return;
+  detail::t_selection = {index, detail::t_queues[static_cast<std::size_t>(index)]};
+}
+
+void synchronize(c10::DeviceIndex index) {
+  device(resolve_device(index, "synchronize")).synchronize();
+}
+
+bool device_initialized(c10::DeviceIndex index) noexcept {
+  return device_in_use() && index >= 0 && index < device_count_or_zero();
+}
+
+}  // namespace loom

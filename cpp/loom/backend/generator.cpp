@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/backend/generator.h"
+
+#include "loom/backend/device_state.h"
+#include "loom/backend/selection.h"
+#include "loom/base/mutex.h"
+#include "loom/device/device.h"
+
+#include <ATen/EmptyTensor.h>
+#include <c10/util/Exception.h>
+
+#include <array>
+#include <atomic>
+#include <cstring>
+
+namespace loom {
+namespace {
+
+constexpr std::uint64_t kNumbersPerBlock = 4;
+constexpr std::size_t kSeedBytes = sizeof(std::uint64_t);
+constexpr std::size_t kStateBytes = kSeedBytes + sizeof(std::uint64_t);
+
+void check_offset(std::uint64_t offset, const char* api) {
+  TORCH_CHECK(offset % kNumbersPerBlock == 0, api,
+              ": expected an offset that is a multiple of 4, got ", offset);
+}
+
+}  // namespace
+
+struct PhiloxGenerator::State {
+  mutable Mutex mutex;
+  std::uint64_t seed LOOM_GUARDED_BY(mutex) = c10::default_rng_seed_val;
+  std::uint64_t offset LOOM_GUARDED_BY(mutex) = 0;
+
+  std::pair<std::uint64_t, std::uint64_t> get() const {
+    MutexLock lock(mutex);
+    return {seed, offset};
+  }
+  void set(std::uint64_t new_seed, std::uint64_t new_offset) {
+    MutexLock lock(mutex);
+    seed = new_seed;
+    offset = new_offset;
+  }
+};
+
+PhiloxGenerator::PhiloxGenerator(c10::DeviceIndex device)
+    : PhiloxGenerator(device, std::make_shared<State>()) {}
+
+PhiloxGenerator::PhiloxGenerator(c10::DeviceIndex device, std::shared_ptr<State> state)
+    : c10::GeneratorImpl(to_c10(device), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)),
+      state_(std::move(state)) {}
+
+PhiloxGenerator::~PhiloxGenerator() = default;
+
+std::pair<std::uint64_t, std::uint64_t> PhiloxGenerator::reserve(std::uint64_t count) {
+  const std::uint64_t blocks = count / kNumbersPerBlock + (count % kNumbersPerBlock != 0 ? 1 : 0);
+  State& state = *state_;
+  MutexLock lock(state.mutex);
+  const std::uint64_t first = state.offset;
+  state.offset += blocks * kNumbersPerBlock;  // wraps after 2^64 numbers, as the sequence does
+  return {state.seed, first};
+}
+
+void PhiloxGenerator::set_current_seed(std::uint64_t seed) { state_->set(seed, 0); }
+
+std::uint64_t PhiloxGenerator::current_seed() const { return state_->get().first; }
+
+std::uint64_t PhiloxGenerator::seed() {
+  const std::uint64_t seed = c10::detail::getNonDeterministicRandom(/*is_cuda=*/true);
+  set_current_seed(seed);
+  return seed;
+}
+
+void PhiloxGenerator::set_offset(std::uint64_t offset) {
+  check_offset(offset, "set_offset");
+  MutexLock lock(state_->mutex);
+  state_->offset = offset;
+}
+
+std::uint64_t PhiloxGenerator::get_offset() const { return state_->get().second; }
+
+void PhiloxGenerator::set_state(const c10::TensorImpl& new_state) {
+  at::detail::check_rng_state(new_state);
+  const auto bytes = static_cast<std::size_t>(new_state.numel());
+  TORCH_CHECK(bytes == kStateBytes || bytes == kSeedBytes, "set_state: expected a state of ",
+              kStateBytes, " bytes (seed, offset) or ", kSeedBytes, " (seed), got ", bytes);
+  const auto* data = static_cast<const std::byte*>(new_state.data());
+  std::uint64_t seed = 0;
+  std::uint64_t offset = 0;
+  std::memcpy(&seed, data, kSeedBytes);
+  if (bytes == kStateBytes) std::memcpy(&offset, data + kSeedBytes, sizeof(offset));
+  check_offset(offset, "set_state");
+  state_->set(seed, offset);
+}
+
+c10::intrusive_ptr<c10::TensorImpl> PhiloxGenerator::get_state() const {
+  const auto [seed, offset] = state_->get();
+  at::TensorBase tensor =
+      at::detail::empty_cpu({static_cast<std::int64_t>(kStateBytes)}, c10::ScalarType::Byte);
+  auto* data = static_cast<std::byte*>(tensor.mutable_data_ptr());
+  std::memcpy(data, &seed, kSeedBytes);
+  std::memcpy(data + kSeedBytes, &offset, sizeof(offset));
+  return tensor.getIntrusivePtr();
+}
+
+void PhiloxGenerator::graphsafe_set_state(const c10::intrusive_ptr<c10::GeneratorImpl>& new_state) {
+  const auto* other = dynamic_cast<const PhiloxGenerator*>(new_state.get());
+  TORCH_CHECK(other != nullptr, "graphsafe_set_state: expected a loom generator, got ",
+              new_state ? new_state->device().str() : "none");
+  state_ = other->state_;
+}
+
+c10::intrusive_ptr<c10::GeneratorImpl> PhiloxGenerator::graphsafe_get_state() const {
+  return c10::intrusive_ptr<c10::GeneratorImpl>::unsafe_steal_from_new(
+      new PhiloxGenerator(device().index(), state_));
+}
+
+c10::DeviceType PhiloxGenerator::device_type() { return kDeviceType; }
+
+PhiloxGenerator* PhiloxGenerator::clone_impl() const {
+  const auto [seed, offset] = state_->get();
+  auto state = std::make_shared<State>();
+  state->set(seed, offset);
+  return new PhiloxGenerator(device().index(), std::move(state));
+}
+
+namespace {
+
+// Made at the first use and never freed, like the devices that they belong to.
+std::array<std::atomic<const at::Generator*>, detail::kMaxDevices> g_defaults;
+Mutex g_defaults_mutex;
+
+const at::Generator& make_default(c10::DeviceIndex index) {
+  MutexLock lock(g_defaults_mutex);
+  auto& slot = g_defaults[static_cast<std::size_t>(index)];
+  // relaxed: generators are stored under the lock that is held here
+  if (const at::Generator* made = slot.load(std::memory_order_relaxed)) return *made;
+  auto* made = new at::Generator(at::make_generator<PhiloxGenerator>(index));
+  static_cast<void>(made->seed());
+  slot.store(made, std::memory_order_release);  // release: readers see it seeded
+  return *made;
+}
+
+}  // namespace
+
+const at::Generator& default_generator(c10::DeviceIndex device) {
+  const c10::DeviceIndex index = resolve_device(device, "default_generator");
+  // acquire: pairs with the release in make_default
+  const auto* made = g_defaults[static_cast<std::size_t>(index)].load(std::memory_order_acquire);
+  return made != nullptr ? *made : make_default(index);
+}
+
+PhiloxGenerator& generator_or_default(const std::optional<at::Generator>& generator,
+                                      c10::DeviceIndex device) {
+  if (!generator.has_value() || !generator->defined()) {
+    return *default_generator(device).get<PhiloxGenerator>();
+  }
+  return *at::check_generator<PhiloxGenerator>(generator);
+}
+
+void manual_seed(std::uint64_t seed) {
+  default_generator().get<PhiloxGenerator>()->set_current_seed(seed);
+}
+
+void manual_seed_all(std::uint64_t seed) {
+  for (c10::DeviceIndex index = 0; index < device_count_or_zero(); ++index) {
+    default_generator(index).get<PhiloxGenerator>()->set_current_seed(seed);
+  }
+}
+
+}  // namespace loom

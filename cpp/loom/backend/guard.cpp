@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/backend/guard.h"
+
+#include "loom/backend/allocator.h"
+#include "loom/backend/device_state.h"
+#include "loom/backend/stream.h"
+#include "loom/device/event.h"
+#include "loom/device/queue.h"
+
+#include <c10/util/Exception.h>
+
+namespace loom {
+namespace {
+
+EventTiming timing_of(c10::EventFlag flag) {
+  switch (flag) {
+    case c10::EventFlag::PYTORCH_DEFAULT:
+      return EventTiming::kDisabled;
+    case c10::EventFlag::BACKEND_DEFAULT:
+      return EventTiming::kEnabled;
+    default:
+      TORCH_CHECK(false, "Event: expected PYTORCH_DEFAULT or BACKEND_DEFAULT as flag, got ",
+                  static_cast<int>(flag));
+  }
+}
+
+}  // namespace
+
+c10::DeviceType GuardImpl::type() const { return kDeviceType; }
+
+c10::Device GuardImpl::exchangeDevice(c10::Device device) const {
+  TORCH_INTERNAL_ASSERT(device.type() == kDeviceType);
+  return to_c10(exchange_device(device.index()));
+}
+
+c10::Device GuardImpl::getDevice() const { return to_c10(current_device()); }
+
+void GuardImpl::setDevice(c10::Device device) const {
+  TORCH_INTERNAL_ASSERT(device.type() == kDeviceType);
+  set_device(device.index());
+}
+
+void GuardImpl::uncheckedSetDevice(c10::Device device) const noexcept {
+  set_device_unchecked(device.index());
+}
+
+c10::DeviceIndex GuardImpl::deviceCount() const noexcept { return device_count_or_zero(); }
+
+c10::DeviceCapability GuardImpl::getDeviceCapability(c10::Device device) const {
+  static_cast<void>(resolve_device(device, "get_device_capability"));
+  return {};  // kernels are the CPU's, which take every dtype
+}
+
+void GuardImpl::synchronizeDevice(c10::DeviceIndex device_index) const {
+  synchronize(device_index);
+}
+
+c10::Stream GuardImpl::getStream(c10::Device device) const {
+  return current_stream(resolve_device(device, "current_stream"));
+}
+
+c10::Stream GuardImpl::getDefaultStream(c10::Device device) const {
+  return default_stream(resolve_device(device, "default_stream"));
+}
+
+c10::Stream GuardImpl::getStreamFromGlobalPool(c10::Device device, bool is_high_priority) const {
+  return stream_from_pool(is_high_priority, resolve_device(device, "stream_from_pool"));
+}
+
+c10::Stream GuardImpl::getNewStream(c10::Device device, int priority) const {
+  return stream_from_pool(priority, resolve_device(device, "Stream"));
+}
+
+c10::Stream GuardImpl::exchangeStream(c10::Stream stream) const {
+  const Stream next(stream);
+  const c10::Stream previous = current_stream(stream.device_index());
+  set_current_stream(next);
+  return previous;
+}
+
+void* GuardImpl::getStreamNativeHandle(const c10::Stream stream) const { return &queue_of(stream); }
+
+bool GuardImpl::queryStream(const c10::Stream& stream) const { return queue_of(stream).idle(); }
+
+void GuardImpl::synchronizeStream(const c10::Stream& stream) const {
+  queue_of(stream).synchronize();
+}
+
+bool GuardImpl::isStreamCapturing(const c10::Stream& stream) const {
+  static_cast<void>(queue_of(stream));
+  return false;  // no graph implementation is registered, so nothing can capture
+}
+
+void GuardImpl::recordDataPtrOnStream(const c10::DataPtr& data, const c10::Stream& stream) const {
+  record_queue(data, queue_of(stream));
+}
+
+void GuardImpl::record(void** event, const c10::Stream& stream, const c10::DeviceIndex device_index,
+                       const c10::EventFlag flag) const {
+  TORCH_CHECK(
+      device_index == -1 || device_index == stream.device_index(),
+      "Event.record: expected a stream of the event's device loom:", static_cast<int>(device_index),
+      ", got one of loom:", static_cast<int>(stream.device_index()));
+  Queue& queue = queue_of(stream);
+  if (*event == nullptr) *event = new QueueEvent(timing_of(flag));
+  static_cast<QueueEvent*>(*event)->record(queue);
+}
+
+void GuardImpl::block(void* event, const c10::Stream& stream) const {
+  if (event == nullptr) return;
+  static_cast<const QueueEvent*>(event)->block(queue_of(stream));
+}
+
+bool GuardImpl::queryEvent(void* event) const {
+  return event == nullptr || static_cast<const QueueEvent*>(event)->query();
+}
+
+void GuardImpl::synchronizeEvent(void* event) const {
+  if (event == nullptr) return;
+  static_cast<const QueueEvent*>(event)->synchronize();
+}
+
+void GuardImpl::destroyEvent(void* event, const c10::DeviceIndex /*device_index*/) const noexcept {
+  delete static_cast<QueueEvent*>(event);
+}
+
+double GuardImpl::elapsedTime(void* event1, void* event2,
+                              const c10::DeviceIndex /*device_index*/) const {
+  TORCH_CHECK(event1 != nullptr && event2 != nullptr,
+              "elapsed_time: expected two recorded events; call record() on both");
+  const auto* start = static_cast<const QueueEvent*>(event1);
+  const auto* end = static_cast<const QueueEvent*>(event2);
+  return static_cast<double>(start->elapsed_ns(*end)) * 1e-6;
+}
+
+}  // namespace loom

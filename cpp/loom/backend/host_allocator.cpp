@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/backend/host_allocator.h"
+
+#include "loom/backend/stream.h"
+#include "loom/device/queue.h"
+#include "loom/memory/pinned_pool.h"
+
+#include <c10/util/Exception.h>
+
+#include <cstdint>
+#include <cstring>
+
+namespace loom {
+namespace {
+
+/// Everything that a stream had been given when a block was dropped.
+struct PinnedUse {
+  const Queue* queue;
+  std::uint64_t position;
+};
+
+/// ATen's cache with loom's memory below it. A block that streams have used is kept until each has
+/// passed the position that it had when the block was dropped.
+struct PinnedCache final : at::CachingHostAllocatorImpl<c10::Stream, PinnedUse> {
+  void copy_data(void* dest, const void* src, std::size_t count) const override {
+    std::memcpy(dest, src, count);
+  }
+
+ private:
+  using Block = at::HostBlock<c10::Stream>;
+
+  void allocate_host_memory(std::size_t size, void** ptr) override {
+    *ptr = map_pinned(size);
+    if (*ptr == nullptr) {
+      empty_cache();  // what is cached may be what the system lacks
+      *ptr = map_pinned(size);
+    }
+    TORCH_CHECK_WITH(OutOfMemoryError, *ptr != nullptr, "pin_memory: the system refused to map ",
+                     c10::CachingAllocator::format_size(size), " of pinned host memory");
+  }
+
+  void free_block(Block* block) override { unmap_pinned(block->ptr_); }
+
+  void record_stream(std::optional<std::vector<PinnedUse>>& events, c10::Stream stream) override {
+    const Queue& queue = queue_of(stream);
+    events->push_back({&queue, queue.submitted()});
+  }
+
+  bool query_event(PinnedUse& use) override { return use.queue->timeline().reached(use.position); }
+
+  c10::Stream get_current_stream() const override { return current_stream(); }
+
+  bool stream_is_capturing(c10::Stream /*stream*/) const override { return false; }
+};
+
+void delete_pinned(void* context);
+
+struct PinnedAllocator final : at::CachingHostAllocatorInterface<PinnedCache, delete_pinned> {};
+
+PinnedAllocator& instance() {
+  static PinnedAllocator* const made = new PinnedAllocator;  // leaked: deleters run until the end
+  return *made;
+}
+
+void delete_pinned(void* context) { instance().free(context); }
+
+}  // namespace
+
+at::HostAllocator& host_allocator() { return instance(); }
+
+bool record_pinned_use(const void* ptr, void* ctx, const c10::Stream& stream) {
+  return instance().record_event(const_cast<void*>(ptr), ctx, stream);
+}
+
+bool record_pinned_use(const void* ptr, void* ctx, const Queue& queue) {
+  return record_pinned_use(ptr, ctx, stream_of(queue));
+}
+
+}  // namespace loom

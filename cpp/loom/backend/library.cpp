@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/backend/library.h"
+
+#include "loom/backend/allocator.h"
+#include "loom/backend/allocator_config.h"
+#include "loom/backend/device_state.h"
+#include "loom/backend/error.h"
+#include "loom/backend/guard.h"
+#include "loom/backend/hooks.h"
+#include "loom/backend/host_allocator.h"
+#include "loom/backend/serialization.h"
+#include "loom/backend/thread_setup.h"
+#include "loom/device/fault.h"
+#include "loom/device/thread.h"
+#include "loom/memory/device_allocator.h"
+
+#include <c10/core/DeviceType.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/jit/serialization/pickler_helper.h>
+
+#include <string>
+
+namespace loom {
+namespace {
+
+void register_all() {
+  TORCH_CHECK(!at::isPrivateUse1HooksRegistered(),
+              "loom: expected to be the only PrivateUse1 backend of the process, but another one "
+              "is registered; import only one of them");
+  // Objects handed to PyTorch are leaked: it uses them until the process ends.
+  at::RegisterPrivateUse1HooksInterface(new Hooks);
+  const c10::impl::DeviceGuardImplRegistrar guard(kDeviceType, new GuardImpl);
+  c10::SetAllocator(kDeviceType, &allocator());
+  at::setHostAllocator(kDeviceType, &host_allocator());
+  torch::jit::TensorBackendMetaRegistry(kDeviceType, save_backend_meta, load_backend_meta);
+  register_allocator_config();
+  set_thread_wrapper(run_loom_thread);
+  set_error_annotator(annotate_error);
+  set_fault_describer(describe_address);
+}
+
+/// Empty, or why the registration failed. A static initializer may not throw: the library is often
+/// loaded by `import torch`, which must survive.
+std::string try_register_all() noexcept {
+  try {
+    register_all();
+    return {};
+  } catch (const c10::Error& error) {
+    return error.what_without_backtrace();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
+
+const std::string& registration_error() {
+  static const std::string* const error = new std::string(try_register_all());
+  return *error;
+}
+
+[[maybe_unused]] const bool registered_at_load = registration_error().empty();
+
+}  // namespace
+
+void check_registered() {
+  const std::string& error = registration_error();
+  TORCH_CHECK(error.empty(), error);
+}
+
+void init() {
+  check_registered();
+  c10::register_privateuse1_backend("loom");  // the same name again is accepted
+}
+
+}  // namespace loom
