@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Stands in for philox_x86.cpp on other processors.
+#include "loom/ops/random/philox.h"
+
+namespace loom::ops::random::detail {
+
+PhiloxFunction fastest_philox() noexcept { return philox_portable; }
+
+}  // namespace loom::ops::random::detail
