@@ -15,8 +15,12 @@ namespace loom::testing {
 class Gate {
  public:
   Gate() = default;
-  /// Opens, so that a failed test does not leave a worker behind.
-  ~Gate() { open(); }
+  /// Opens, so that a failed test does not leave a worker behind, and lets everybody leave.
+  ~Gate() {
+    open();
+    MutexLock lock(mutex_);
+    while (inside_ > 0) changed_.wait(mutex_);
+  }
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
 
@@ -30,8 +34,11 @@ class Gate {
   void pass() {
     MutexLock lock(mutex_);
     ++arrived_;
+    ++inside_;
     changed_.notify_all();
     while (!open_) changed_.wait(mutex_);
+    --inside_;
+    changed_.notify_all();
   }
 
   /// Returns once `count` threads have come to the gate, open or not.
@@ -45,6 +52,7 @@ class Gate {
   CondVar changed_;
   bool open_ LOOM_GUARDED_BY(mutex_) = false;
   int arrived_ LOOM_GUARDED_BY(mutex_) = 0;
+  int inside_ LOOM_GUARDED_BY(mutex_) = 0;
 };
 
 /// Submits a command that waits at `gate`, which must outlive it.

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What happens to queues when the process exits or forks.
+#include "loom/base/check.h"
+#include "loom/device/device.h"
+#include "loom/device/event.h"
+#include "loom/device/thread.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support/child.h"
+#include "support/gate.h"
+#include "support/queues.h"
+#include <atomic>
+#include <cstdlib>
+#include <memory>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+namespace loom {
+namespace {
+
+using ::testing::ExitedWithCode;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+using ExitTest = testing::ChildTest;
+
+TEST_F(ExitTest, TheCurrentCommandEndsAndQueuedOnesAreNotRun) {
+  EXPECT_EXIT(testing::finish([] {
+                static std::atomic<bool> running{false};
+                static std::atomic<bool> ended{false};
+                // Registered before loom's own handler, so it runs after it.
+                std::atexit([] {
+                  if (!ended.load()) std::_Exit(11);
+                });
+                Queue& queue = device(0).default_queue();
+                queue.submit("current", [] {
+                  running.store(true);
+                  while (!exiting()) std::this_thread::yield();
+                  ended.store(true);
+                });
+                for (int i = 0; i < 10'000; ++i) queue.submit("queued", [] { std::_Exit(12); });
+                while (!running.load()) std::this_thread::yield();
+              }),
+              ExitedWithCode(0), "");
+}
+
+TEST_F(ExitTest, AWorkerThatWaitsForAnotherQueueDoesNotHoldIt) {
+  EXPECT_EXIT(testing::finish([] {
+                static Timeline never;
+                testing::Gate waiting;
+                Queue& queue = device(0).default_queue();
+                queue.submit("arrive", [&] { waiting.open(); });
+                queue.wait_for(never, 1);
+                queue.submit("after", [] { std::_Exit(12); });
+                waiting.pass();
+              }),
+              ExitedWithCode(0), "");
+}
+
+TEST_F(ExitTest, BusyAndIdleCoresDoNotHoldIt) {
+  EXPECT_EXIT(testing::finish([] {
+                static std::atomic<bool> running{false};
+                Cores& cores = *new Cores(4);
+                auto& queue = *new Queue(QueueId{0, 0, 0}, cores);
+                queue.submit("grid", [&cores] {
+                  cores.run(1000, [](std::int64_t) {
+                    running.store(true);
+                    std::this_thread::yield();
+                  });
+                });
+                while (!running.load()) std::this_thread::yield();
+              }),
+              ExitedWithCode(0), "");
+}
+
+TEST_F(ExitTest, WhatIsSubmittedAfterwardsIsDroppedAndWaitsReturn) {
+  EXPECT_EXIT(testing::finish([] {
+                // Registered before loom's own handler, so it runs after it, as static destructors
+                // do.
+                std::atexit([] {
+                  if (!exiting()) std::_Exit(11);
+                  Device& late = device(0);
+                  auto token = std::make_shared<int>();
+                  late.default_queue().submit("late", [token] { std::_Exit(12); });
+                  if (token.use_count() != 1) std::_Exit(13);
+                  late.next_pool_queue(0).submit("first of its queue", [] { std::_Exit(14); });
+                  QueueEvent event(EventTiming::kEnabled);
+                  event.record(late.default_queue());
+                  event.synchronize();
+                  late.synchronize();
+                  int blocks = 0;
+                  late.cores().run(10, [&](std::int64_t) { ++blocks; });
+                  if (blocks != 10) std::_Exit(15);
+                });
+                Queue& queue = device(0).default_queue();
+                queue.submit("hold", [] {
+                  while (!exiting()) std::this_thread::yield();
+                });
+                queue.submit("queued", [] { std::_Exit(16); });
+              }),
+              ExitedWithCode(0), "");
+}
+
+TEST_F(ExitTest, ACommandMayCallExit) {
+  EXPECT_EXIT(testing::finish([] {
+                Queue& queue = device(0).default_queue();
+                queue.submit("exit", [] { std::exit(7); });
+                for (;;) pause();
+              }),
+              ExitedWithCode(7), "");
+}
+
+TEST_F(ExitTest, AHostThreadThatWaitsDoesNotHoldIt) {
+  EXPECT_EXIT(testing::finish([] {
+                Queue& queue = device(0).default_queue();
+                static Timeline never;
+                queue.wait_for(never, 1);
+                const std::uint64_t waits = Queue::host_waits();
+                std::thread([&queue] { queue.synchronize(); }).detach();
+                while (Queue::host_waits() == waits) std::this_thread::yield();
+              }),
+              ExitedWithCode(0), "");
+}
+
+class ForkTest : public testing::ChildTest {
+ protected:
+  /// Runs `body` in a forked process and returns the code with which it exits.
+  template <class Body>
+  static int exit_code_of_fork(Body&& body) {
+    const pid_t child = fork();
+    if (child == 0) testing::finish(body);
+    int status = 0;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status)) << "status " << status;
+    return WEXITSTATUS(status);
+  }
+
+  static void use_device() {
+    device(0).default_queue().submit("nothing", [] {});
+    device(0).default_queue().synchronize();
+  }
+};
+
+TEST_F(ForkTest, BeforeFirstUseIsClean) {
+  EXPECT_EXIT(testing::finish([] {
+                EXPECT_GE(device_count(), 1);
+                EXPECT_FALSE(device_in_use());
+                EXPECT_EQ(exit_code_of_fork([] {
+                            EXPECT_FALSE(in_bad_fork());
+                            use_device();
+                          }),
+                          0);
+                use_device();
+                EXPECT_TRUE(device_in_use());
+              }),
+              ExitedWithCode(0), "");
+}
+
+TEST_F(ForkTest, AfterUseTheChildGetsAnErrorThatSaysWhatToDo) {
+  EXPECT_EXIT(testing::finish([] {
+                use_device();
+                EXPECT_EQ(exit_code_of_fork([] {
+                            EXPECT_TRUE(in_bad_fork());
+                            EXPECT_THAT([] { (void)device(0); },
+                                        ThrowsMessage<Error>(HasSubstr("'spawn' start method")));
+                          }),
+                          0);
+                EXPECT_FALSE(in_bad_fork());
+                use_device();
+              }),
+              ExitedWithCode(0), "");
+}
+
+TEST_F(ForkTest, QueuesOfTheParentGiveErrorsInTheChildAndNeverHang) {
+  EXPECT_EXIT(testing::finish([] {
+                Queue& queue = device(0).default_queue();
+                testing::Gate gate;
+                testing::submit_gate(queue, gate);
+                QueueEvent event;
+                event.record(queue);
+                EXPECT_EQ(exit_code_of_fork([&] {
+                            EXPECT_THROW(queue.submit("nothing", [] {}), Error);
+                            EXPECT_THROW(queue.synchronize(), Error);
+                            EXPECT_THROW(event.synchronize(), Error);
+                            EXPECT_FALSE(event.query());
+                            gate.open();
+                          }),
+                          0);
+                gate.open();
+                queue.synchronize();
+              }),
+              ExitedWithCode(0), "");
+}
+
+TEST_F(ForkTest, QueuesAndCoresOfTheParentMayBeDestroyedInTheChild) {
+  EXPECT_EXIT(testing::finish([] {
+                auto cores = std::make_unique<Cores>(2);
+                auto queue = std::make_unique<Queue>(QueueId{0, 0, 0}, *cores);
+                queue->submit("grid", [&cores] { cores->run(4, [](std::int64_t) {}); });
+                queue->synchronize();
+                EXPECT_EQ(exit_code_of_fork([&] {
+                            queue.reset();
+                            cores.reset();
+                          }),
+                          0);
+              }),
+              ExitedWithCode(0), "");
+}
+
+TEST_F(ForkTest, AChildOfTheChildGetsTheErrorToo) {
+  EXPECT_EXIT(testing::finish([] {
+                use_device();
+                EXPECT_EQ(exit_code_of_fork([] {
+                            EXPECT_EQ(exit_code_of_fork([] { EXPECT_THROW(use_device(), Error); }),
+                                      0);
+                          }),
+                          0);
+              }),
+              ExitedWithCode(0), "");
+}
+
+}  // namespace
+}  // namespace loom
