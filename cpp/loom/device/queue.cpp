@@ -148,13 +148,16 @@ void Queue::work() {
     // Acquire: pairs with the producer's store, after which the commands up to it are in place.
     const std::uint64_t available = submitted_.load(std::memory_order_acquire);
     while (done < available) {
-      // Relaxed: a stop may be seen a command later.
-      if (stop_.load(std::memory_order_relaxed)) return;
+      if (stopping()) return;
       run_command(++done);
       timeline_.advance(done);
     }
   }
 }
+
+// exiting() is true a little before the exit handler comes to this queue's stop().
+// Relaxed: a stop may be seen a command later.
+bool Queue::stopping() const noexcept { return stop_.load(std::memory_order_relaxed) || exiting(); }
 
 // Returns false when the worker is to stop. A stop wakes through worker_state_ like a command.
 bool Queue::await_command(std::uint64_t done) {
@@ -171,7 +174,7 @@ bool Queue::await_command(std::uint64_t done) {
     // Relaxed: a producer that still sees kSleeping makes a wake that nobody needs.
     worker_state_.store(kAwake, std::memory_order_relaxed);
   }
-  return !stop_.load(std::memory_order_relaxed);
+  return !stopping();
 }
 
 void Queue::run_command(std::uint64_t position) {

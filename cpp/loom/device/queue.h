@@ -130,6 +130,7 @@ class LOOM_API Queue {
 
   // On the worker.
   void work();
+  [[nodiscard]] bool stopping() const noexcept;
   [[nodiscard]] bool await_command(std::uint64_t done);
   void run_command(std::uint64_t position);
   void keep_error(std::exception_ptr error, const char* name, std::uint64_t position) noexcept;
