@@ -31,7 +31,9 @@ using Action = TraceEntry::Action;
 // free list and a dozen additions.
 void* CachingAllocator::allocate(std::size_t bytes, Queue& queue) {
   if (bytes == 0) return nullptr;
-  check_not_forked();
+  if (in_bad_fork()) [[unlikely]] {
+    check_not_forked();
+  }
   const State::Request request = state_->make_request(bytes, queue);
   {
     MutexLock lock(state_->mutex);

@@ -95,9 +95,18 @@ struct CachingAllocator::State {
   /// Replaces the callbacks by a changed copy; the old one dies when its last user is done.
   void change_callbacks(const std::function<void(AllocatorCallbacks&)>& change)
       LOOM_REQUIRES(mutex);
-  [[nodiscard]] Context gather_context() const LOOM_EXCLUDES(mutex);
+  [[nodiscard]] Context gather_context() const LOOM_EXCLUDES(mutex) {
+    // Relaxed: see the declaration.
+    return has_callbacks.load(std::memory_order_relaxed) ? ask_for_context() : nullptr;
+  }
+  [[nodiscard]] Context ask_for_context() const LOOM_EXCLUDES(mutex);
+  /// Adds to the history if one is kept.
   void trace(TraceEntry::Action action, void* address, std::size_t size, const Queue* queue,
-             PoolId pool, const Context& context) LOOM_REQUIRES(mutex);
+             PoolId pool, const Context& context) LOOM_REQUIRES(mutex) {
+    if (history.recording()) add_trace(action, address, size, queue, pool, context);
+  }
+  void add_trace(TraceEntry::Action action, void* address, std::size_t size, const Queue* queue,
+                 PoolId pool, const Context& context) LOOM_REQUIRES(mutex);
   [[nodiscard]] std::int64_t reserved() const LOOM_REQUIRES(mutex) {
     return stats.reserved_bytes.current();
   }

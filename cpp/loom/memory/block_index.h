@@ -6,6 +6,7 @@
 // Thread: none of its own; the caller locks.
 
 #include "loom/memory/bit_index.h"
+#include "loom/memory/size_classes.h"
 
 #include <array>
 #include <cstddef>
@@ -20,10 +21,28 @@ class BlockIndex {
  public:
   BlockIndex(std::byte* segment, std::size_t bytes);
 
-  void insert(std::byte* address, Block* block);
-  void erase(std::byte* address);
+  void insert(std::byte* address, Block* block) {
+    if (slots_ == nullptr) {
+      map_.emplace(address, block);
+      return;
+    }
+    slots_->blocks[slot(address)] = block;
+    slots_->starts.set(slot(address));
+  }
+  void erase(std::byte* address) {
+    if (slots_ == nullptr) {
+      map_.erase(address);
+      return;
+    }
+    slots_->blocks[slot(address)] = nullptr;
+    slots_->starts.clear(slot(address));
+  }
   /// The block that starts at `address`, or null. Requires: `address` inside the segment.
-  [[nodiscard]] Block* at(const std::byte* address) const noexcept;
+  [[nodiscard]] Block* at(const std::byte* address) const noexcept {
+    if (slots_ == nullptr) return at_large(address);
+    const bool aligned = static_cast<std::size_t>(address - segment_) % kMinBlockBytes == 0;
+    return aligned ? slots_->blocks[slot(address)] : nullptr;
+  }
   /// The block with the highest start that is not above `address`. Requires: as at().
   [[nodiscard]] Block* containing(const std::byte* address) const noexcept;
 
@@ -34,7 +53,10 @@ class BlockIndex {
     std::array<Block*, BitIndex::kBits> blocks{};
   };
 
-  [[nodiscard]] std::size_t slot(const std::byte* address) const noexcept;
+  [[nodiscard]] std::size_t slot(const std::byte* address) const noexcept {
+    return static_cast<std::size_t>(address - segment_) / kMinBlockBytes;
+  }
+  [[nodiscard]] Block* at_large(const std::byte* address) const noexcept;
 
   std::byte* const segment_;
   std::unique_ptr<Slots> slots_;  // null for segments larger than its 2 MiB

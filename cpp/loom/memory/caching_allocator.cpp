@@ -125,17 +125,13 @@ void CachingAllocator::State::change_callbacks(
   callbacks = std::move(changed);
 }
 
-CachingAllocator::State::Context CachingAllocator::State::gather_context() const {
-  if (!has_callbacks.load(std::memory_order_relaxed)) return nullptr;  // relaxed: as above
+CachingAllocator::State::Context CachingAllocator::State::ask_for_context() const {
   const auto functions = callbacks_now();
   return functions->context ? functions->context() : nullptr;
 }
 
-void CachingAllocator::State::trace(TraceEntry::Action action, void* address, std::size_t size,
-                                    const Queue* queue, PoolId pool, const Context& context) {
-  if (!history.recording()) [[likely]] {
-    return;
-  }
+void CachingAllocator::State::add_trace(TraceEntry::Action action, void* address, std::size_t size,
+                                        const Queue* queue, PoolId pool, const Context& context) {
   TraceEntry entry{.action = action,
                    .address = address,
                    .size = size,

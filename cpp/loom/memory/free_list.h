@@ -7,6 +7,8 @@
 // Knows sizes and nothing else. Thread: none of its own; the caller locks.
 
 #include "loom/memory/bit_index.h"
+#include "loom/memory/block.h"
+#include "loom/memory/size_classes.h"
 
 #include <array>
 #include <cstddef>
@@ -15,15 +17,25 @@
 
 namespace loom::detail {
 
-struct Block;
-
 class FreeList {
  public:
-  void insert(Block& block);
+  void insert(Block& block) {
+    ++count_;
+    block.size > kLargestBin ? static_cast<void>(large_.insert(&block)) : insert_in_bin(block);
+  }
   /// Requires: in the list, with the size it was inserted with.
-  void erase(Block& block) noexcept;
-  /// Null when there is none of at least `size`. Stays in the list.
-  [[nodiscard]] Block* best_fit(std::size_t size) const noexcept;
+  void erase(Block& block) noexcept {
+    --count_;
+    block.size > kLargestBin ? static_cast<void>(large_.erase(&block)) : erase_from_bin(block);
+  }
+  /// Null when there is none of at least `size`, a multiple of 512. Stays in the list.
+  [[nodiscard]] Block* best_fit(std::size_t size) const noexcept {
+    if (size <= kLargestBin && bins_ != nullptr) {
+      const std::size_t bin = bins_->filled.first_from(bin_of(size));
+      if (bin != BitIndex::kNone) return bins_->heads[bin];
+    }
+    return best_large_fit(size);
+  }
   [[nodiscard]] std::size_t count() const noexcept { return count_; }
   /// For checks: trusts the block's own links.
   [[nodiscard]] bool contains(const Block& block) const noexcept;
@@ -40,6 +52,35 @@ class FreeList {
     BitIndex filled;
     std::array<Block*, BitIndex::kBits> heads{};
   };
+
+  static constexpr std::size_t kLargestBin = BitIndex::kBits * kMinBlockBytes;
+
+  [[nodiscard]] static std::size_t bin_of(std::size_t size) noexcept {
+    return size / kMinBlockBytes - 1;
+  }
+  void insert_in_bin(Block& block) {
+    if (bins_ == nullptr) [[unlikely]] {
+      bins_ = std::make_unique<Bins>();
+    }
+    const std::size_t bin = bin_of(block.size);
+    Block*& head = bins_->heads[bin];
+    block.free_previous = nullptr;
+    block.free_next = head;
+    if (head != nullptr) head->free_previous = &block;
+    head = &block;
+    bins_->filled.set(bin);
+  }
+  void erase_from_bin(Block& block) noexcept {
+    if (block.free_next != nullptr) block.free_next->free_previous = block.free_previous;
+    if (block.free_previous != nullptr) {
+      block.free_previous->free_next = block.free_next;
+      return;
+    }
+    const std::size_t bin = bin_of(block.size);
+    bins_->heads[bin] = block.free_next;
+    if (block.free_next == nullptr) bins_->filled.clear(bin);
+  }
+  [[nodiscard]] Block* best_large_fit(std::size_t size) const noexcept;
 
   std::unique_ptr<Bins> bins_;  // made with the first block that belongs there
   std::set<Block*, BySize> large_;

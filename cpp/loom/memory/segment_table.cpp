@@ -9,35 +9,17 @@
 namespace loom::detail {
 namespace {
 
-std::uintptr_t granule_of(const void* address) noexcept {
+std::uintptr_t granule_of(const std::byte* address) noexcept {
   return reinterpret_cast<std::uintptr_t>(address) / SegmentTable::kGranuleBytes;
 }
 
 std::uintptr_t end_granule(const Segment& segment) noexcept {
-  return granule_of(segment.address + segment.bytes - 1) + 1;
+  return granule_of(segment.address + segment.bytes);
 }
 
 }  // namespace
 
-SegmentTable::SegmentTable() : entries_(64) {}
-
-std::size_t SegmentTable::home(std::uintptr_t granule) const noexcept {
-  // Fibonacci hashing: the high bits of the product are well mixed.
-  const std::uint64_t mixed = std::uint64_t{granule} * 0x9E3779B97F4A7C15u;
-  return static_cast<std::size_t>(mixed >> (64 - std::countr_zero(entries_.size())));
-}
-
-Segment* SegmentTable::find(const void* address) const noexcept {
-  const std::uintptr_t granule = granule_of(address);
-  const std::size_t mask = entries_.size() - 1;
-  for (std::size_t i = home(granule); entries_[i].segment != nullptr; i = (i + 1) & mask) {
-    if (entries_[i].granule != granule) continue;
-    const Segment& segment = *entries_[i].segment;
-    const auto* byte = static_cast<const std::byte*>(address);
-    return byte < segment.address + segment.bytes ? entries_[i].segment : nullptr;
-  }
-  return nullptr;
-}
+SegmentTable::SegmentTable() { grow(64); }
 
 void SegmentTable::insert(Segment& segment) {
   const std::uintptr_t begin = granule_of(segment.address), end = end_granule(segment);
@@ -83,6 +65,7 @@ void SegmentTable::erase_granule(std::uintptr_t granule) noexcept {
 void SegmentTable::grow(std::size_t capacity) {
   std::vector<Entry> old(capacity);
   std::swap(old, entries_);
+  shift_ = 64 - std::countr_zero(capacity);
   used_ = 0;
   for (const Entry& entry : old) {
     if (entry.segment != nullptr) insert_granule(entry);

@@ -20,11 +20,18 @@ class SegmentTable {
 
   SegmentTable();
 
-  /// Requires: aligned to kGranuleBytes, overlaps no segment in the table.
+  /// Requires: covers whole granules, none of which is in the table.
   void insert(Segment& segment);
   void erase(const Segment& segment) noexcept;
   /// The segment that holds `address`, or null.
-  [[nodiscard]] Segment* find(const void* address) const noexcept;
+  [[nodiscard]] Segment* find(const void* address) const noexcept {
+    const std::uintptr_t granule = reinterpret_cast<std::uintptr_t>(address) / kGranuleBytes;
+    const std::size_t mask = entries_.size() - 1;
+    for (std::size_t i = home(granule); entries_[i].segment != nullptr; i = (i + 1) & mask) {
+      if (entries_[i].granule == granule) return entries_[i].segment;
+    }
+    return nullptr;
+  }
 
  private:
   /// Unused when `segment` is null.
@@ -33,12 +40,16 @@ class SegmentTable {
     Segment* segment = nullptr;
   };
 
-  [[nodiscard]] std::size_t home(std::uintptr_t granule) const noexcept;
+  [[nodiscard]] std::size_t home(std::uintptr_t granule) const noexcept {
+    // Fibonacci hashing: the high bits of the product are well mixed.
+    return static_cast<std::size_t>(std::uint64_t{granule} * 0x9E3779B97F4A7C15u >> shift_);
+  }
   void insert_granule(Entry entry) noexcept;
   void erase_granule(std::uintptr_t granule) noexcept;
   void grow(std::size_t capacity);
 
-  std::vector<Entry> entries_;  // a power of two
+  std::vector<Entry> entries_;  // 2^n of them
+  int shift_ = 0;               // 64 - n
   std::size_t used_ = 0;
 };
 
