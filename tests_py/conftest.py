@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What all Python tests share: two devices, and ways to run a program in a process of its own."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+# Before torch is imported: loom reads its variables at the first use.
+os.environ.setdefault("LOOM_DEVICES", "2")
+
+import pytest
+import torch
+
+import torch_loom  # noqa: F401
+
+SECONDS = 120
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A process that has ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Finished]
+
+
+@pytest.fixture
+def run() -> Run:
+    """Run Python source in a fresh process: ``run(source, LOOM_DEVICES="1", ...)``.
+
+    A variable given as None is taken out of the environment. The process is killed, and the test
+    fails, when it takes longer than two minutes.
+    """
+
+    def run_source(source: str, *arguments: str, **environment: str | None) -> Finished:
+        variables = dict(os.environ)
+        variables.pop("PYTEST_CURRENT_TEST", None)
+        for name, value in environment.items():
+            if value is None:
+                variables.pop(name, None)
+            else:
+                variables[name] = value
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(source), *arguments],
+            env=variables,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+        return Finished(done.returncode, done.stdout, done.stderr)
+
+    return run_source
+
+
+@pytest.fixture
+def check(run: Run) -> Run:
+    """Like :func:`run`, for programs that must succeed."""
+
+    def run_and_check(source: str, *arguments: str, **environment: str | None) -> Finished:
+        done = run(source, *arguments, **environment)
+        assert done.code == 0, done.err
+        return done
+
+    return run_and_check
+
+
+@pytest.fixture(autouse=True)
+def leave_device_as_found() -> Iterator[None]:
+    """No test sees the device, the stream or a kernel's error of another one."""
+    yield
+    torch.loom.set_stream(torch.loom.default_stream(1))
+    torch.loom.set_stream(torch.loom.default_stream(0))
+    torch.loom.synchronize(0)
+    torch.loom.synchronize(1)

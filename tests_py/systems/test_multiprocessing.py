@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Processes: forked before and after the first use, spawned, and tensors sent between them."""
+
+
+def test_fork_before_the_first_use(check):
+    done = check(
+        """
+        import os, torch
+        torch.manual_seed(3)
+        assert torch.loom.is_available() and not torch.loom.is_initialized()
+        pid = os.fork()
+        value = torch.ones(1000, device="loom").sum().item()
+        assert value == 1000
+        if pid == 0:
+            os._exit(0)
+        _, status = os.waitpid(pid, 0)
+        print(os.waitstatus_to_exitcode(status))
+        """
+    )
+    assert done.out == "0\n"
+
+
+def test_fork_after_the_first_use(check):
+    done = check(
+        """
+        import os, torch
+        x = torch.ones(1000, device="loom")
+        torch.loom.synchronize()
+        pid = os.fork()
+        if pid == 0:
+            errors = []
+            for use in (
+                lambda: torch.ones(1, device="loom"),
+                lambda: x + 1,
+                lambda: x.cpu(),
+                lambda: torch.loom.synchronize(),
+                lambda: torch.loom.Stream(),
+                lambda: torch.loom.init(),
+            ):
+                try:
+                    use()
+                except RuntimeError as error:
+                    errors.append("forked subprocess" in str(error) and "spawn" in str(error))
+            torch.manual_seed(1)  # must work: DataLoader's workers do it
+            ok = torch.loom._is_in_bad_fork() and not torch.loom.is_initialized()
+            print(errors, ok, (torch.ones(3) + 1).tolist(), flush=True)
+            os._exit(0)
+        os.waitpid(pid, 0)
+        assert (x + 1).sum().item() == 2000
+        """
+    )
+    assert done.out == f"{[True] * 6} True [2.0, 2.0, 2.0]\n"
+
+
+def test_a_forked_child_exits_normally(check):
+    done = check(
+        """
+        import os, sys, torch
+        x = torch.ones(1000, device="loom") + 1
+        pid = os.fork()
+        if pid == 0:
+            sys.exit(0)  # runs the exit handlers; frees x
+        _, status = os.waitpid(pid, 0)
+        print(os.waitstatus_to_exitcode(status), x.sum().item())
+        """
+    )
+    assert done.out == "0 2000.0\n"
+
+
+SPAWN = """
+    import sys, pathlib
+    program = '''
+import torch
+import torch.multiprocessing as mp
+
+def work(queue, answers):
+    x = queue.get()
+    answers.put((x.device.type, x.device.index, isinstance(x, torch.nn.Parameter), x.sum().item()))
+    answers.put(x.detach() + 1)
+    assert queue.get() == "done"  # the memory of what was sent lives in this process until then
+
+if __name__ == "__main__":
+    context = mp.get_context("spawn")
+    queue, answers = context.Queue(), context.Queue()
+    process = context.Process(target=work, args=(queue, answers))
+    process.start()
+    x = torch.nn.Parameter(torch.full((10,), 2.0, device="loom:1"))
+    queue.put(x)
+    print(answers.get())
+    y = answers.get()
+    print(y.device, y.sum().item())
+    queue.put("done")
+    process.join()
+    print(process.exitcode)
+'''
+    import os, subprocess, tempfile
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "program.py"
+        file.write_text(program)
+        sys.exit(subprocess.run([sys.executable, str(file)]).returncode)
+"""
+
+
+def test_tensors_are_sent_by_value_to_spawned_processes(check):
+    done = check(SPAWN)
+    assert done.out.splitlines() == ["('loom', 1, True, 20.0)", "loom:1 30.0", "0"]

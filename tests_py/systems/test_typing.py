@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The package is typed, strictly, and the stub of the compiled module says what is there."""
+
+import ast
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+import torch_loom
+from torch_loom import _C
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def test_mypy_strict_finds_nothing():
+    pytest.importorskip("mypy")
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--cache-dir", str(ROOT / "build" / "mypy")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_package_says_that_it_is_typed():
+    folder = pathlib.Path(torch_loom.__file__).parent
+    assert (folder / "py.typed").exists()
+    assert (folder / "_C.pyi").exists()
+
+
+def test_the_stub_lists_what_the_compiled_module_has():
+    stub = ast.parse((ROOT / "python" / "torch_loom" / "_C.pyi").read_text())
+    listed = {node.name for node in stub.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    assert listed == {name for name in dir(_C) if not name.startswith("__")}
+    (properties,) = [node for node in stub.body if isinstance(node, ast.ClassDef)]
+    fields = {node.target.id for node in properties.body if isinstance(node, ast.AnnAssign)}
+    there = {name for name in dir(_C._LoomDeviceProperties) if not name.startswith("_")}
+    assert fields == there
