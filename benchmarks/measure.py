@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""How the benchmarks measure: everything interleaved in one run, medians, ratios, no verdicts."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+
+import torch_loom  # noqa: F401
+
+# OpenMP's threads spin for a while after a region: they must not do so beside the next measurement.
+SETTLE_SECONDS = 0.01
+
+
+def cores() -> int:
+    return torch.loom.get_device_properties(0).core_count
+
+
+def describe(title: str) -> None:
+    """Prints what the numbers below it depend on."""
+    properties = torch.loom.get_device_properties(0)
+    load = os.getloadavg()[0]
+    print(f"\n{title}")
+    print(
+        f"  torch {torch.__version__}, cpu with {torch.get_num_threads()} threads, loom with "
+        f"{properties.core_count} cores ({properties.simd}); load before: {load:.1f}"
+    )
+
+
+def seconds_per_call(
+    call: Callable[[], object], finish: Callable[[], object], batch: int, seconds: float
+) -> float:
+    """Runs `batch` calls and one `finish` until the time is up; the median seconds of one call."""
+    call()
+    finish()
+    times = []
+    deadline = time.perf_counter() + seconds
+    while len(times) < 3 or time.perf_counter() < deadline:
+        start = time.perf_counter()
+        for _ in range(batch):
+            call()
+        finish()
+        times.append((time.perf_counter() - start) / batch)
+    return statistics.median(times)
+
+
+def interleaved(variants: dict[str, Callable[[], float]], rounds: int = 5) -> dict[str, float]:
+    """The median over rounds in each of which every variant measures once."""
+    results: dict[str, list[float]] = {name: [] for name in variants}
+    for _ in range(rounds):
+        for name, measure in variants.items():
+            time.sleep(SETTLE_SECONDS)
+            results[name].append(measure())
+    return {name: statistics.median(values) for name, values in results.items()}
+
+
+@contextlib.contextmanager
+def busy_process() -> Iterator[None]:
+    """One foreign process that keeps a core busy."""
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        time.sleep(0.2)
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def duration(seconds: float) -> str:
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
+    for row in (header, ["-" * width for width in widths], *rows):
+        cells = [
+            cell.ljust(width) if i == 0 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        print("  " + "  ".join(cells), flush=True)
