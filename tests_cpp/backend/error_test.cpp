@@ -52,7 +52,7 @@ TEST_F(ErrorTest, TheTextSaysWhoAndThatItWasAsynchronous) {
   } catch (const c10::Error& error) {
     EXPECT_THAT(error.what_without_backtrace(),
                 AllOf(HasSubstr("index 7 is out of bounds"), HasSubstr("aten::failing"),
-                      HasSubstr("raised asynchronously"), HasSubstr("LOOM_LAUNCH_BLOCKING=1")));
+                      HasSubstr("asynchronous error"), HasSubstr("LOOM_LAUNCH_BLOCKING=1")));
   }
 }
 

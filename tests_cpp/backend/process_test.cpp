@@ -128,7 +128,7 @@ TEST(ProcessDeathTest, LaunchBlockingRaisesAtTheLaunch) {
         }));
         std::exit(0);
       },
-      ExitedWithCode(0), "at the launch");
+      ExitedWithCode(0), "at the launch .raised by 'aten::failing'.");
 }
 
 TEST(ProcessDeathTest, NothingStartsBeforeTheFirstUse) {

@@ -2,6 +2,7 @@
 #include "loom/backend/error.h"
 
 #include "loom/base/check.h"
+#include "loom/base/options.h"
 
 #include <c10/util/Exception.h>
 
@@ -11,9 +12,8 @@ namespace loom {
 namespace {
 
 std::string context_of(const char* name, std::uint64_t position, const QueueId& queue) {
-  return describe_command(name, position, queue) +
-         "; it was raised asynchronously and is reported at a later synchronization. "
-         "LOOM_LAUNCH_BLOCKING=1 raises it where the operator is called.";
+  if (options().launch_blocking) return std::string("raised by '") + name + "'";
+  return "asynchronous error: " + describe_command(name, position, queue);
 }
 
 }  // namespace
