@@ -13,7 +13,17 @@
 #include "loom/ops/split.h"
 #include "loom/ops/tensor_ref.h"
 
+#include <ATen/DimVector.h>
 #include <ATen/core/Tensor.h>
+#include <c10/util/OptionalArrayRef.h>
+
+#include <array>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
 
 #include <optional>
 #include <tuple>
@@ -74,6 +84,41 @@ inline StoredTensor<false> store(const char* name, c10::Device device,
                                  const std::optional<at::Tensor>& operand) {
   return operand ? store(name, device, *operand) : StoredTensor<false>{};
 }
+
+// A command outlives what references refer to: it keeps a copy and lends a reference to the kernel.
+struct StoredDims {
+  at::DimVector dims;
+  [[nodiscard]] c10::IntArrayRef lend() const { return dims; }
+};
+struct StoredOptionalDims {
+  std::optional<at::DimVector> dims;
+  [[nodiscard]] c10::OptionalIntArrayRef lend() const {
+    return dims ? c10::OptionalIntArrayRef(c10::IntArrayRef(*dims)) : std::nullopt;
+  }
+};
+struct StoredText {
+  std::string text;
+  [[nodiscard]] std::string_view lend() const { return text; }
+};
+struct StoredOptionalText {
+  std::optional<std::string> text;
+  [[nodiscard]] std::optional<std::string_view> lend() const { return text; }
+};
+
+inline StoredDims store(const char*, c10::Device, c10::IntArrayRef dims) {
+  return {at::DimVector(dims.begin(), dims.end())};
+}
+inline StoredOptionalDims store(const char*, c10::Device, c10::OptionalIntArrayRef dims) {
+  if (!dims) return {};
+  return {at::DimVector(dims->begin(), dims->end())};
+}
+inline StoredText store(const char*, c10::Device, std::string_view text) {
+  return {std::string(text)};
+}
+inline StoredOptionalText store(const char*, c10::Device, std::optional<std::string_view> text) {
+  if (!text) return {};
+  return {std::string(*text)};
+}
 template <class T>
 concept Extra =
     !std::is_same_v<std::decay_t<T>, Written> && !std::is_same_v<std::decay_t<T>, at::Tensor> &&
@@ -81,9 +126,16 @@ concept Extra =
 
 template <Extra T>
 std::decay_t<T> store(const char*, c10::Device, T&& value) {
-  static_assert(!std::is_same_v<std::decay_t<T>, c10::IntArrayRef>,
-                "a command outlives what an ArrayRef refers to: pass a DimVector");
   return std::forward<T>(value);
+}
+
+template <class T>
+decltype(auto) lend(const T& stored) {
+  if constexpr (requires { stored.lend(); }) {
+    return stored.lend();
+  } else {
+    return (stored);
+  }
 }
 
 template <class Split, class Kernel, class... Stored>
@@ -108,11 +160,11 @@ struct Command {
 
  private:
   template <class T>
-  static const auto& raw(const T& stored) {
+  static decltype(auto) raw(const T& stored) {
     if constexpr (IsTensor<T>::value) {
-      return stored.ref;
+      return (stored.ref);
     } else {
-      return stored;
+      return lend(stored);
     }
   }
 
@@ -154,7 +206,7 @@ struct Command {
     if constexpr (IsTensor<T>::value) {
       return plan.slice(stored.ref, index++, begin);
     } else {
-      return stored;
+      return lend(stored);
     }
   }
 };
@@ -163,8 +215,8 @@ struct Command {
 
 /// Queues kernel(operands...) on the current stream of `device`. `name` is the operator's name and
 /// must outlive the command. Operands: out(t) for written tensors, tensors and optional tensors
-/// for read ones, anything else is copied into the command and passed as it is. A kernel must
-/// write only elements of its block and may be called by several threads at once.
+/// for read ones, anything else is copied into the command (lists and texts too) and passed as it
+/// is. A kernel must write only elements of its block and may be called by several threads at once.
 template <class Split, class Kernel, class... Operand>
 void launch_on(c10::Device device, const char* name, Split split, Kernel kernel,
                Operand&&... operands) {

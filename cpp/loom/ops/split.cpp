@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/split.h"
 
+#include <c10/util/SmallVector.h>
+#include <c10/util/accumulate.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -37,6 +40,24 @@ int widest_dim(const TensorRef& tensor) {
   return longest;
 }
 
+at::Tensor alias_rows(const TensorRef& operand, int leading, std::int64_t begin,
+                      std::int64_t length) {
+  TensorView part = operand.view();
+  const c10::IntArrayRef rest = part.sizes.slice(leading);
+  c10::SmallVector<std::int64_t, 8> sizes{length};
+  sizes.append(rest.begin(), rest.end());
+  c10::SmallVector<std::int64_t, 8> strides(sizes.size());
+  std::int64_t stride = 1;
+  for (std::size_t d = sizes.size(); d-- > 0;) {
+    strides[d] = stride;
+    stride *= std::max<std::int64_t>(d == 0 ? 1 : sizes[d], 1);
+  }
+  part.data += begin * strides[0] * static_cast<std::int64_t>(operand.itemsize());
+  part.sizes = sizes;
+  part.strides = strides;
+  return make_alias(part);
+}
+
 }  // namespace
 
 std::int64_t block_length(std::int64_t items, double cost) noexcept {
@@ -48,7 +69,11 @@ std::int64_t block_length(std::int64_t items, double cost) noexcept {
 
 at::Tensor SlicePlan::slice(const TensorRef& operand, int index, std::int64_t begin) const {
   if (!operand.defined()) return {};
+  if (modes[index] == kRows)
+    return alias_rows(operand, leading, begin, std::min(block, items - begin));
   if (modes[index] == kWhole || operand.immediate() || items <= block) return operand.alias();
+  // A flat block has one dimension, and so must have what is broadcast to it.
+  if (modes[index] == kFlat && operand.numel() == 1) return operand.alias_flat(0, 1);
   const std::int64_t length = std::min(block, items - begin);
   return modes[index] == kFlat ? operand.alias_flat(begin, length)
                                : operand.alias_slice(modes[index], begin, length);
@@ -72,8 +97,8 @@ SlicePlan Pointwise::plan(Operands operands) const noexcept {
     // Whole cache lines, so that two cores never write the same one.
     plan.block = (block_length(plan.items, cost) + 63) / 64 * 64;
     for (std::size_t i = 0; i < operands.size(); ++i) {
-      const bool single = operands[i]->immediate() || operands[i]->numel() == 1;
-      plan.modes[i] = single ? SlicePlan::kWhole : SlicePlan::kFlat;
+      // Zero-dimensional operands stay what they are: type promotion looks at it.
+      plan.modes[i] = operands[i]->dim() == 0 ? SlicePlan::kWhole : SlicePlan::kFlat;
     }
     return plan;
   }
@@ -98,6 +123,21 @@ SlicePlan Along::plan(Operands operands) const noexcept {
     if (dims[i] == SlicePlan::kWhole || !operands[i]->defined()) continue;
     plan.items = operands[i]->sizes()[dims[i]];
     plan.modes[i] = dims[i];
+  }
+  plan.block = block_length(plan.items, cost);
+  return plan;
+}
+
+SlicePlan Rows::plan(Operands operands) const noexcept {
+  SlicePlan plan = Whole{}.plan(operands);
+  plan.leading = leading;
+  bool first = true;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if ((cut >> i & 1) == 0 || !operands[i]->defined()) continue;
+    plan.modes[i] = SlicePlan::kRows;
+    if (!first) continue;
+    plan.items = c10::multiply_integers(operands[i]->sizes().slice(0, leading));
+    first = false;
   }
   plan.block = block_length(plan.items, cost);
   return plan;

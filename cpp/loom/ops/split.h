@@ -18,8 +18,10 @@ struct SlicePlan {
   static constexpr int kMaxOperands = 10;
   static constexpr std::int8_t kWhole = -1;  ///< every block sees the whole operand
   static constexpr std::int8_t kFlat = -2;   ///< a range of elements in memory order
+  static constexpr std::int8_t kRows = -3;   ///< the leading dimensions as one, a range of that
 
   std::int64_t items = 1, block = 1;
+  std::int8_t leading = 0;  ///< how many dimensions kRows makes one of
   std::array<std::int8_t, kMaxOperands> modes{};
 
   [[nodiscard]] std::int64_t blocks() const noexcept {
@@ -47,6 +49,17 @@ struct Pointwise {
 /// `cost` is that of one item along it, in the unit of Pointwise.
 struct Along {
   std::array<std::int8_t, SlicePlan::kMaxOperands> dims{};
+  double cost = 1;
+  [[nodiscard]] SlicePlan plan(Operands operands) const noexcept;
+};
+
+/// The first `leading` dimensions of operand i become one, and a block is a range of that, if bit i
+/// of `cut` is set; other operands are whole. The kernel sees the operands with their leading
+/// dimensions flattened even when there is one block. Requires: the cut operands are contiguous and
+/// agree in their leading sizes. `cost` is that of one row, in the unit of Pointwise.
+struct Rows {
+  std::int8_t leading = 1;
+  std::uint32_t cut = 1;
   double cost = 1;
   [[nodiscard]] SlicePlan plan(Operands operands) const noexcept;
 };

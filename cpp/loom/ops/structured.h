@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// Structured operators (ATen's word for those whose shape inference is a class of its own) cost a
+// line each here: structured<Meta, Policy, Out, kCpu, Others...>(m) registers the out= form and
+// the other forms (functional, in place). On the caller the operator's own meta() checks the
+// arguments and infers the outputs, which are made on the device; on the worker the CPU kernel
+// runs on aliases of them, in the blocks that the policy says.
+// A policy has one static member: split(outputs, arguments...), which returns one of split.h's
+// policies, or launch<kCpu>(name, outputs, arguments...), which queues the kernel itself.
+// Thread: registration at load time; the registered functions from any.
+
+#include "loom/ops/launch.h"
+#include "loom/ops/structured_meta.h"
+
+#include <torch/library.h>
+
+#include <array>
+#include <cstddef>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+namespace loom::ops {
+namespace detail {
+
+/// What an operator returns: how many tensors, and whether they are new ones.
+template <class Result>
+struct ResultTraits {
+  static constexpr std::size_t kCount = 1;
+  static constexpr bool kNew = !std::is_reference_v<Result>;
+};
+template <class First, class... Rest>
+struct ResultTraits<std::tuple<First, Rest...>> {
+  static constexpr std::size_t kCount = 1 + sizeof...(Rest);
+  static constexpr bool kNew = !std::is_reference_v<First>;
+};
+
+/// The schema with integers in place of SymInts, which the dispatcher unpacks.
+template <class T>
+struct Concrete {
+  using Type = T;
+};
+template <>
+struct Concrete<c10::SymInt> {
+  using Type = std::int64_t;
+};
+template <>
+struct Concrete<c10::SymIntArrayRef> {
+  using Type = c10::IntArrayRef;
+};
+template <>
+struct Concrete<at::OptionalSymIntArrayRef> {
+  using Type = at::OptionalIntArrayRef;
+};
+template <>
+struct Concrete<std::optional<c10::SymInt>> {
+  using Type = std::optional<std::int64_t>;
+};
+template <class Result, class... Argument>
+struct Concrete<Result(Argument...)> {
+  using Type = Result(typename Concrete<Argument>::Type...);
+};
+template <class Op>
+using Schema = typename Concrete<typename Op::schema>::Type;
+
+/// Calls a CPU kernel, whose outputs are its last arguments, with outputs first.
+template <auto kCpu, std::size_t kOutputs>
+struct OutputsFirst {
+  template <class... Argument>
+  void operator()(Argument&&... arguments) const {
+    constexpr std::size_t kInputs = sizeof...(Argument) - kOutputs;
+    auto all = std::forward_as_tuple(arguments...);
+    [&]<std::size_t... kOut, std::size_t... kIn>(std::index_sequence<kOut...>,
+                                                 std::index_sequence<kIn...>) {
+      kCpu(std::get<kOutputs + kIn>(all)..., std::get<kOut>(all)...);
+    }(std::make_index_sequence<kOutputs>{}, std::make_index_sequence<kInputs>{});
+  }
+};
+
+}  // namespace detail
+
+/// Queues a CPU kernel (one of at::cpu::*_outf) with the given split.
+template <auto kCpu, class Split, std::size_t kOutputs, class... Argument>
+void launch_cpu(const char* name, Split split, const std::array<at::Tensor, kOutputs>& outputs,
+                const Argument&... arguments) {
+  std::apply(
+      [&](const auto&... output) {
+        launch_on(outputs[0].device(), name, std::move(split),
+                  detail::OutputsFirst<kCpu, kOutputs>{}, out(output)..., arguments...);
+      },
+      outputs);
+}
+
+namespace detail {
+
+/// One form of one operator; `Op` is its class in at::_ops.
+template <class Op, class Meta, class Policy, auto kCpu, class OpSchema = Schema<Op>>
+struct StructuredForm;
+
+template <class Op, class Meta, class Policy, auto kCpu, class Result, class... Argument>
+struct StructuredForm<Op, Meta, Policy, kCpu, Result(Argument...)> {
+  static constexpr std::size_t kOutputs = ResultTraits<Result>::kCount;
+  static constexpr bool kInPlace =
+      std::is_same_v<std::tuple_element_t<0, std::tuple<Argument...>>, at::Tensor&>;
+  static constexpr std::size_t kInputs = sizeof...(Argument) - kOutputs;
+  using Outputs = std::array<at::Tensor, kOutputs>;
+
+  static Result call(Argument... arguments) {
+    if constexpr (ResultTraits<Result>::kNew) {
+      Outputs outputs = run<OutputKind::kNew>({}, arguments...);
+      return std::apply([](auto&... output) { return Result(std::move(output)...); }, outputs);
+    } else if constexpr (kInPlace) {
+      at::Tensor& self = std::get<0>(std::tie(arguments...));
+      run<OutputKind::kInPlace>({self}, arguments...);
+      return self;
+    } else {
+      return call_out(std::tie(arguments...), std::make_index_sequence<kInputs>{},
+                      std::make_index_sequence<kOutputs>{});
+    }
+  }
+
+ private:
+  template <class All, std::size_t... kIn, std::size_t... kOut>
+  static Result call_out(All all, std::index_sequence<kIn...>, std::index_sequence<kOut...>) {
+    run<OutputKind::kGiven>({std::get<kInputs + kOut>(all)...}, std::get<kIn>(all)...);
+    return Result(std::get<kInputs + kOut>(all)...);
+  }
+
+  template <OutputKind kKind, class... Input>
+  static Outputs run(Outputs given, const Input&... inputs) {
+    // TensorIterator compares devices itself, and takes CPU scalars.
+    if constexpr (!std::is_base_of_v<at::TensorIteratorBase, Meta>) {
+      check_same_device<Op>(inputs...);
+    }
+    StructuredMeta<Meta, kKind, kOutputs> meta(std::move(given));
+    meta.meta(for_meta(inputs)...);
+    const Outputs& outputs = meta.outputs();
+    if constexpr (requires { Policy::split(outputs, inputs...); }) {
+      launch_cpu<kCpu>(Op::name, Policy::split(outputs, inputs...), outputs, inputs...);
+    } else {
+      Policy::template launch<kCpu>(Op::name, outputs, inputs...);
+    }
+    return meta.take_outputs();
+  }
+};
+
+template <class Op>
+std::string registered_name() {
+  const std::string overload = Op::overload_name;
+  return overload.empty() ? Op::name : Op::name + ("." + overload);
+}
+
+}  // namespace detail
+
+/// Registers the forms of a structured operator: `Meta` is its class in at::meta, `Out` its out=
+/// form in at::_ops, `kCpu` the CPU kernel of that form (at::cpu::*_outf), `Others` other forms.
+template <class Meta, class Policy, class Out, detail::Schema<Out>* kCpu, class... Others>
+void structured(torch::Library& library) {
+  const auto add = [&]<class Op>(std::type_identity<Op>) {
+    library.impl(detail::registered_name<Op>().c_str(),
+                 TORCH_FN((detail::StructuredForm<Op, Meta, Policy, kCpu>::call)));
+  };
+  add(std::type_identity<Out>{});
+  (add(std::type_identity<Others>{}), ...);
+}
+
+/// Policy of operators whose operands broadcast to the output. kCost: see Pointwise.
+template <int kCost>
+struct Elementwise {
+  template <class... Anything>
+  static Pointwise split(const Anything&...) {
+    return {kCost};
+  }
+};
+
+/// Policy of operators that run as one block.
+struct OneBlock {
+  template <class... Anything>
+  static Whole split(const Anything&...) {
+    return {};
+  }
+};
+
+}  // namespace loom::ops
