@@ -124,7 +124,7 @@ SlicePlan Along::plan(Operands operands) const noexcept {
     plan.items = operands[i]->sizes()[dims[i]];
     plan.modes[i] = dims[i];
   }
-  plan.block = block_length(plan.items, cost);
+  plan.block = block != 0 ? block : block_length(plan.items, cost);
   return plan;
 }
 

@@ -46,10 +46,12 @@ struct Pointwise {
 };
 
 /// Operand i is cut along dims[i] (kWhole: not at all); all cut dimensions have the same length.
-/// `cost` is that of one item along it, in the unit of Pointwise.
+/// `cost` is that of one item along it, in the unit of Pointwise; `block`, if not 0, is the number
+/// of items of a block.
 struct Along {
   std::array<std::int8_t, SlicePlan::kMaxOperands> dims{};
   double cost = 1;
+  std::int64_t block = 0;
   [[nodiscard]] SlicePlan plan(Operands operands) const noexcept;
 };
 

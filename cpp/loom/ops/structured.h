@@ -7,9 +7,11 @@
 // arguments and infers the outputs, which are made on the device; on the worker the CPU kernel
 // runs on aliases of them, in the blocks that the policy says.
 // A policy has one static member: split(outputs, arguments...), which returns one of split.h's
-// policies, or launch<kCpu>(name, outputs, arguments...), which queues the kernel itself.
+// policies, or launch<kCpu>(name, outputs, arguments...), which queues the kernel itself. It has a
+// member kProbesDtypes if one-element operands are valid whatever the other arguments are.
 // Thread: registration at load time; the registered functions from any.
 
+#include "loom/ops/dtype_probe.h"
 #include "loom/ops/launch.h"
 #include "loom/ops/structured_meta.h"
 
@@ -137,6 +139,7 @@ struct StructuredForm<Op, Meta, Policy, kCpu, Result(Argument...)> {
     StructuredMeta<Meta, kKind, kOutputs> meta(std::move(given));
     meta.meta(for_meta(inputs)...);
     const Outputs& outputs = meta.outputs();
+    if constexpr (requires { Policy::kProbesDtypes; }) probe_dtypes<kCpu>(outputs, inputs...);
     if constexpr (requires { Policy::split(outputs, inputs...); }) {
       launch_cpu<kCpu>(Op::name, Policy::split(outputs, inputs...), outputs, inputs...);
     } else {
@@ -169,6 +172,7 @@ void structured(torch::Library& library) {
 /// Policy of operators whose operands broadcast to the output. kCost: see Pointwise.
 template <int kCost>
 struct Elementwise {
+  static constexpr bool kProbesDtypes = true;
   template <class... Anything>
   static Pointwise split(const Anything&...) {
     return {kCost};

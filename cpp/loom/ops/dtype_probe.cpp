@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/ops/dtype_probe.h"
+
+#include <ATen/DimVector.h>
+#include <ATen/ops/ones.h>
+#include <c10/core/TensorImpl.h>
+
+namespace loom::ops {
+
+at::Tensor stand_in(const at::Tensor& tensor) {
+  if (!tensor.defined()) return {};
+  at::Tensor ones = at::ones(at::DimVector(tensor.dim(), 1),
+                             c10::TensorOptions(c10::kCPU).dtype(tensor.scalar_type()));
+  ones.unsafeGetTensorImpl()->set_wrapped_number(tensor.unsafeGetTensorImpl()->is_wrapped_number());
+  return ones;
+}
+
+}  // namespace loom::ops

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// CPU kernels find out late that they have no code for a dtype ("not implemented for 'Long'").
+// Such an error belongs to the caller, not to the next synchronisation, so the first call of a
+// kernel with a combination of dtypes runs it at once, on the caller, on one-element CPU stand-ins
+// of its operands. Thread: any.
+
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <tuple>
+
+namespace loom::ops {
+
+/// A CPU tensor of ones with as many dimensions as `tensor`, all of size 1, and of its dtype.
+[[nodiscard]] at::Tensor stand_in(const at::Tensor& tensor);
+
+/// The dtype combinations a kernel has been seen to accept: a few, found without a lock.
+class AcceptedDtypes {
+ public:
+  [[nodiscard]] bool contains(std::uint64_t key) const noexcept {
+    // Relaxed: a key is all there is to read, and a missed one costs another probe.
+    for (const auto& slot : slots_) {
+      if (slot.load(std::memory_order_relaxed) == key) return true;
+    }
+    return false;
+  }
+  void insert(std::uint64_t key) noexcept {
+    // Relaxed: as above; the oldest key gives way.
+    const std::size_t slot = next_.fetch_add(1, std::memory_order_relaxed) % slots_.size();
+    slots_[slot].store(key, std::memory_order_relaxed);
+  }
+
+ private:
+  std::array<std::atomic<std::uint64_t>, 8> slots_{};
+  std::atomic<std::size_t> next_{0};
+};
+
+namespace detail {
+
+// Seven bits an operand; zero-dimensional ones count as other dtypes, since promotion does.
+inline void add_to_key(std::uint64_t& key, const at::Tensor& tensor) {
+  key <<= 7;
+  if (!tensor.defined()) return;
+  key |= (static_cast<std::uint64_t>(tensor.scalar_type()) + 1) << 1 |
+         static_cast<std::uint64_t>(tensor.dim() == 0);
+}
+inline void add_to_key(std::uint64_t& key, const std::optional<at::Tensor>& tensor) {
+  add_to_key(key, tensor ? *tensor : at::Tensor());
+}
+template <class T>
+void add_to_key(std::uint64_t&, const T&) {}
+
+template <class T>
+const T& stand_in_for(const T& argument) {
+  return argument;
+}
+inline at::Tensor stand_in_for(const at::Tensor& tensor) { return stand_in(tensor); }
+inline std::optional<at::Tensor> stand_in_for(const std::optional<at::Tensor>& tensor) {
+  return tensor ? std::optional(stand_in(*tensor)) : std::nullopt;
+}
+
+}  // namespace detail
+
+/// Throws what the CPU kernel throws for operands of these dtypes.
+template <auto kCpu, std::size_t kOutputs, class... Argument>
+void probe_dtypes(const std::array<at::Tensor, kOutputs>& outputs, const Argument&... arguments) {
+  static AcceptedDtypes accepted;
+  if (outputs[0].numel() == 0) return;
+  std::uint64_t key = 1;
+  for (const at::Tensor& output : outputs) detail::add_to_key(key, output);
+  (detail::add_to_key(key, arguments), ...);
+  if (accepted.contains(key)) [[likely]]
+    return;
+  std::array<at::Tensor, kOutputs> stand_ins;
+  for (std::size_t i = 0; i < kOutputs; ++i) stand_ins[i] = stand_in(outputs[i]);
+  std::apply([&](auto&... output) { kCpu(detail::stand_in_for(arguments)..., output...); },
+             stand_ins);
+  accepted.insert(key);
+}
+
+}  // namespace loom::ops
