@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Softmax, log-softmax and their gradients, cut along the dimensions before the one they sum over.
+#include "loom/ops/structured.h"
+
+#include <ATen/ops/_log_softmax_backward_data_cpu_dispatch.h>
+#include <ATen/ops/_log_softmax_backward_data_meta.h>
+#include <ATen/ops/_log_softmax_backward_data_ops.h>
+#include <ATen/ops/_log_softmax_cpu_dispatch.h>
+#include <ATen/ops/_log_softmax_meta.h>
+#include <ATen/ops/_log_softmax_ops.h>
+#include <ATen/ops/_softmax_backward_data_cpu_dispatch.h>
+#include <ATen/ops/_softmax_backward_data_meta.h>
+#include <ATen/ops/_softmax_backward_data_ops.h>
+#include <ATen/ops/_softmax_cpu_dispatch.h>
+#include <ATen/ops/_softmax_meta.h>
+#include <ATen/ops/_softmax_ops.h>
+#include <c10/core/WrapDimMinimal.h>
+
+namespace loom::ops {
+namespace {
+
+constexpr double kElementCost = 6;
+
+struct Softmax {
+  static constexpr bool kProbesDtypes = true;
+
+  template <auto kCpu>
+  static void launch(const char* name, const std::array<at::Tensor, 1>& outputs,
+                     const at::Tensor& self, std::int64_t dim, bool half_to_float) {
+    const auto cut = [&](auto split, std::int64_t dim_of_block) {
+      launch_cpu<kCpu>(name, split, outputs, self, dim_of_block, half_to_float);
+    };
+    choose(outputs[0], dim, self.is_contiguous(), cut);
+  }
+
+  template <auto kCpu>
+  static void launch(const char* name, const std::array<at::Tensor, 1>& outputs,
+                     const at::Tensor& grad, const at::Tensor& output, std::int64_t dim,
+                     at::ScalarType input_dtype) {
+    const auto cut = [&](auto split, std::int64_t dim_of_block) {
+      launch_cpu<kCpu>(name, split, outputs, grad, output, dim_of_block, input_dtype);
+    };
+    choose(outputs[0], dim, grad.is_contiguous() && output.is_contiguous(), cut);
+  }
+
+ private:
+  // The kernels write contiguous outputs only, so a block must be contiguous, too.
+  template <class Cut>
+  static void choose(const at::Tensor& result, std::int64_t dim, bool inputs_contiguous,
+                     const Cut& cut) {
+    dim = c10::maybe_wrap_dim(dim, result.dim());
+    const auto sizes = result.sizes();
+    if (dim == 0 || result.numel() == 0 || !result.is_contiguous()) {
+      cut(Whole{}, dim);
+    } else if (inputs_contiguous) {
+      const auto rows = c10::multiply_integers(sizes.slice(0, dim));
+      cut(Rows{.leading = static_cast<std::int8_t>(dim), .cut = 7, .cost = row_cost(result, rows)},
+          1);
+    } else {
+      cut(Along{.dims = {0, 0, 0}, .cost = row_cost(result, sizes[0])}, dim);
+    }
+  }
+
+  static double row_cost(const at::Tensor& result, std::int64_t rows) {
+    return kElementCost * static_cast<double>(result.numel()) / static_cast<double>(rows);
+  }
+};
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  namespace cpu = at::cpu;
+  namespace meta = at::meta;
+  namespace op = at::_ops;
+  structured<meta::structured__softmax, Softmax, op::_softmax_out, cpu::_softmax_outf,
+             op::_softmax>(m);
+  structured<meta::structured__log_softmax, Softmax, op::_log_softmax_out, cpu::_log_softmax_outf,
+             op::_log_softmax>(m);
+  structured<meta::structured__softmax_backward_data, Softmax, op::_softmax_backward_data_out,
+             cpu::_softmax_backward_data_outf, op::_softmax_backward_data>(m);
+  structured<meta::structured__log_softmax_backward_data, Softmax,
+             op::_log_softmax_backward_data_out, cpu::_log_softmax_backward_data_outf,
+             op::_log_softmax_backward_data>(m);
+}
+
+}  // namespace loom::ops
