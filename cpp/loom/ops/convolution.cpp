@@ -103,7 +103,7 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight,
   const auto kernel = [](const at::Tensor& to, const at::Tensor& in, const at::Tensor& filters,
                          const at::Tensor& added,
                          const Parameters& all) { to.copy_(convolve(in, filters, added, all)); };
-  launch("aten::convolution", cut_forward(output, input, weight, p), kernel, out(output), input,
+  launch("convolution", cut_forward(output, input, weight, p), kernel, out(output), input,
          weight, bias, p);
   return output;
 }
@@ -187,7 +187,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
   if (mask[1]) to.weight = empty_result(weight.sizes(), weight, input);
   if (mask[2]) to.bias = empty({grad.size(1)}, grad.scalar_type(), grad.device());
   const Parameters p = parameters(stride, padding, dilation, transposed, output_padding, groups);
-  launch_on(grad.device(), "aten::convolution_backward", Custom{}, backward, out(to.input),
+  launch_on(grad.device(), "convolution_backward", Custom{}, backward, out(to.input),
             out(to.weight), out(to.bias), grad, input, weight, p,
             cut_backward(grad, input, weight, transposed, mask[1] || mask[2]));
   return {to.input, to.weight, to.bias};

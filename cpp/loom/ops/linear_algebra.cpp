@@ -126,10 +126,10 @@ at::Tensor inner_product(const char* name, const at::Tensor& self, const at::Ten
 }
 
 at::Tensor dot(const at::Tensor& self, const at::Tensor& other) {
-  return inner_product<at::native::dot>("aten::dot", self, other);
+  return inner_product<at::native::dot>("dot", self, other);
 }
 at::Tensor vdot(const at::Tensor& self, const at::Tensor& other) {
-  return inner_product<at::native::vdot>("aten::vdot", self, other);
+  return inner_product<at::native::vdot>("vdot", self, other);
 }
 
 }  // namespace

@@ -97,6 +97,12 @@ void launch_cpu(const char* name, Split split, const std::array<at::Tensor, kOut
 
 namespace detail {
 
+/// "add" of "aten::add".
+template <class Op>
+constexpr const char* short_name() {
+  return Op::name + std::char_traits<char>::length("aten::");
+}
+
 /// One form of one operator; `Op` is its class in at::_ops.
 template <class Op, class Meta, class Policy, auto kCpu, class OpSchema = Schema<Op>>
 struct StructuredForm;
@@ -141,9 +147,9 @@ struct StructuredForm<Op, Meta, Policy, kCpu, Result(Argument...)> {
     const Outputs& outputs = meta.outputs();
     if constexpr (requires { Policy::kProbesDtypes; }) probe_dtypes<kCpu>(outputs, inputs...);
     if constexpr (requires { Policy::split(outputs, inputs...); }) {
-      launch_cpu<kCpu>(Op::name, Policy::split(outputs, inputs...), outputs, inputs...);
+      launch_cpu<kCpu>(short_name<Op>(), Policy::split(outputs, inputs...), outputs, inputs...);
     } else {
-      Policy::template launch<kCpu>(Op::name, outputs, inputs...);
+      Policy::template launch<kCpu>(short_name<Op>(), outputs, inputs...);
     }
     return meta.take_outputs();
   }

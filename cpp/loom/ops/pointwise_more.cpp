@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Pointwise operators for which ATen has no structured form: their shape inference is here.
+#include "loom/ops/structured.h"
+
+#include <ATen/ExpandUtils.h>
+#include <ATen/MemoryOverlap.h>
+#include <ATen/ops/abs_native.h>
+#include <ATen/ops/abs_ops.h>
+#include <ATen/ops/hardswish_backward_native.h>
+#include <ATen/ops/hardswish_backward_ops.h>
+#include <ATen/ops/hardswish_native.h>
+#include <ATen/ops/hardswish_ops.h>
+#include <ATen/ops/hardtanh_backward_native.h>
+#include <ATen/ops/hardtanh_backward_ops.h>
+#include <ATen/ops/hardtanh_native.h>
+#include <ATen/ops/isnan_native.h>
+#include <ATen/ops/logical_and_native.h>
+#include <ATen/ops/logical_and_ops.h>
+#include <ATen/ops/logical_not_native.h>
+#include <ATen/ops/logical_not_ops.h>
+#include <ATen/ops/logical_or_native.h>
+#include <ATen/ops/logical_or_ops.h>
+#include <ATen/ops/logical_xor_native.h>
+#include <ATen/ops/logical_xor_ops.h>
+#include <ATen/ops/masked_fill_native.h>
+#include <ATen/ops/mish_backward_native.h>
+#include <ATen/ops/relu_native.h>
+#include <ATen/ops/result_type.h>
+#include <ATen/ops/rsub_native.h>
+#include <ATen/ops/where_native.h>
+#include <ATen/ops/where_ops.h>
+
+namespace loom::ops {
+namespace {
+
+namespace native = at::native;
+
+/// Results of a dtype of their own, whatever those of the inputs.
+struct DtypeMeta : at::TensorIteratorBase {
+  template <class... Input>
+  void infer(c10::ScalarType dtype, bool safe_casting, const Input&... inputs) {
+    at::TensorIteratorConfig config;
+    config.set_check_mem_overlap(true)
+        .allow_cpu_scalars(true)
+        .check_all_same_dtype(false)
+        .enforce_safe_casting_to_output(false)
+        .add_output(maybe_get_output());
+    (config.add_const_input(inputs), ...);
+    const at::Tensor& given = maybe_get_output();
+    if (!given.defined()) config.declare_static_dtype(dtype);
+    TORCH_CHECK(!safe_casting || !given.defined() || c10::canCast(dtype, given.scalar_type()),
+                "result type ", dtype, " can't be cast to the desired output type ",
+                given.scalar_type());
+    build(config);
+  }
+};
+
+struct LogicMeta : DtypeMeta {
+  void meta(const at::Tensor& self) { infer(c10::kBool, false, self); }
+  void meta(const at::Tensor& self, const at::Tensor& other) {
+    infer(c10::kBool, false, self, other);
+  }
+};
+
+struct AbsMeta : DtypeMeta {
+  void meta(const at::Tensor& self) { infer(c10::toRealValueType(self.scalar_type()), true, self); }
+};
+
+struct WhereMeta : DtypeMeta {
+  void meta(const at::Tensor& condition, const at::Tensor& self, const at::Tensor& other) {
+    TORCH_CHECK(condition.scalar_type() == c10::kBool || condition.scalar_type() == c10::kByte,
+                "where expected condition to be a boolean tensor, but got a tensor with dtype ",
+                condition.scalar_type());
+    const auto dtype = at::result_type(self, other);
+    const at::Tensor& given = maybe_get_output();
+    TORCH_CHECK(!given.defined() || given.scalar_type() == dtype, "Expected out type to be ", dtype,
+                " but got ", given.scalar_type());
+    infer(dtype, false, condition, self, other);
+  }
+};
+
+/// Gradients and activations that promote nothing.
+struct SameDtypeMeta : at::TensorIteratorBase {
+  void meta(const at::Tensor& self) { build_borrowing_unary_op(maybe_get_output(), self); }
+  template <class... More>
+  void meta(const at::Tensor& grad, const at::Tensor& self, const More&...) {
+    build_borrowing_binary_op(maybe_get_output(), grad, self);
+  }
+};
+
+void check_mask(const at::Tensor& self, const at::Tensor& mask) {
+  TORCH_CHECK(mask.scalar_type() == c10::kBool,
+              "masked_fill_ only supports boolean masks, but got mask with dtype ",
+              mask.scalar_type());
+  TORCH_CHECK(self.device() == mask.device() || mask.dim() == 0,
+              "expected self and mask to be on the same device, but got mask on ", mask.device(),
+              " and self on ", self.device());
+  at::assert_no_internal_overlap(self);
+  at::assert_no_partial_overlap(self, mask);
+}
+
+template <class Value>
+at::Tensor& launch_masked_fill(at::Tensor& self, const at::Tensor& mask, const Value& value) {
+  const auto shape = at::infer_size_dimvector(self.sizes(), mask.sizes());
+  TORCH_CHECK(self.sizes() == c10::IntArrayRef(shape), "output with shape ", self.sizes(),
+              " doesn't match the broadcast shape ", c10::IntArrayRef(shape));
+  if (self.numel() == 0) return self;
+  const auto kernel = [](at::Tensor to, const at::Tensor& where, const Value& with) {
+    native::masked_fill__cpu(to, where, with);
+  };
+  launch("masked_fill_", Pointwise{}, kernel, out(self), mask, value);
+  return self;
+}
+
+at::Tensor& masked_fill_scalar(at::Tensor& self, const at::Tensor& mask, const at::Scalar& value) {
+  check_mask(self, mask);
+  return launch_masked_fill(self, mask, value);
+}
+
+at::Tensor& masked_fill_tensor(at::Tensor& self, const at::Tensor& mask, const at::Tensor& value) {
+  TORCH_CHECK(value.dim() == 0,
+              "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with ",
+              value.dim(), " dimension(s).");
+  check_mask(self, mask);
+  return launch_masked_fill(self, mask, value);
+}
+
+using Binary = at::Tensor(const at::Tensor&, const at::Tensor&, const at::Scalar&);
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  namespace op = at::_ops;
+  structured<LogicMeta, Elementwise<1>, op::logical_and_out, native::logical_and_out,
+             op::logical_and>(m);
+  structured<LogicMeta, Elementwise<1>, op::logical_or_out, native::logical_or_out, op::logical_or>(
+      m);
+  structured<LogicMeta, Elementwise<1>, op::logical_xor_out, native::logical_xor_out,
+             op::logical_xor>(m);
+  structured<LogicMeta, Elementwise<1>, op::logical_not_out, native::logical_not_out,
+             op::logical_not>(m);
+  structured<AbsMeta, Elementwise<1>, op::abs_out, native::abs_out, op::abs>(m);
+  structured<WhereMeta, Elementwise<2>, op::where_self_out, native::where_self_out, op::where_self>(
+      m);
+  structured<SameDtypeMeta, Elementwise<2>, op::hardswish_out, native::hardswish_out, op::hardswish,
+             op::hardswish_>(m);
+  structured<SameDtypeMeta, Elementwise<2>, op::hardswish_backward_out,
+             native::hardswish_backward_out, op::hardswish_backward>(m);
+  structured<SameDtypeMeta, Elementwise<2>, op::hardtanh_backward_grad_input,
+             native::hardtanh_backward_out, op::hardtanh_backward>(m);
+  m.impl("masked_fill_.Scalar", TORCH_FN(masked_fill_scalar));
+  m.impl("masked_fill_.Tensor", TORCH_FN(masked_fill_tensor));
+  // These are made of other operators.
+  m.impl("relu", TORCH_FN(native::relu));
+  m.impl("relu_", TORCH_FN(native::relu_));
+  m.impl("isnan", TORCH_FN(native::isnan));
+  m.impl("rsub.Tensor", TORCH_FN(static_cast<Binary*>(native::rsub)));
+  m.impl("hardtanh", TORCH_FN(native::hardtanh));
+  m.impl("hardtanh_", TORCH_FN(native::hardtanh_));
+  m.impl("hardtanh.out", TORCH_FN(native::hardtanh_out));
+  m.impl("mish_backward", TORCH_FN(native::math_mish_backward));
+}
+
+}  // namespace loom::ops
