@@ -11,7 +11,9 @@ at::Tensor stand_in(const at::Tensor& tensor) {
   if (!tensor.defined()) return {};
   at::Tensor ones = at::ones(at::DimVector(tensor.dim(), 1),
                              c10::TensorOptions(c10::kCPU).dtype(tensor.scalar_type()));
-  ones.unsafeGetTensorImpl()->set_wrapped_number(tensor.unsafeGetTensorImpl()->is_wrapped_number());
+  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
+    ones.unsafeGetTensorImpl()->set_wrapped_number(true);
+  }
   return ones;
 }
 
