@@ -25,11 +25,6 @@
 #include <type_traits>
 #include <utility>
 
-#include <optional>
-#include <tuple>
-#include <type_traits>
-#include <utility>
-
 namespace loom::ops {
 
 /// Marks an operand that the kernel writes.
