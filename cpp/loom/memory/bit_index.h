@@ -13,7 +13,7 @@ namespace loom::detail {
 
 class BitIndex {
  public:
-  static constexpr std::size_t kBits = 64 * 64;
+  static constexpr std::size_t kBits = 4096;
   static constexpr std::size_t kNone = kBits;
 
   void set(std::size_t bit) noexcept {
