@@ -14,6 +14,7 @@
 namespace loom {
 namespace {
 
+constexpr std::size_t kPage = 4096;
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 
 std::byte* map(std::size_t bytes) { return static_cast<std::byte*>(map_pinned(bytes)); }
@@ -28,11 +29,11 @@ TEST(PinnedPoolTest, MemoryIsZeroedAndWritable) {
 }
 
 TEST(PinnedPoolTest, EveryAddressInsideIsPinnedAndNoneOutside) {
-  std::byte* memory = map(5 * 4096);
+  std::byte* memory = map(5 * kPage);
   EXPECT_TRUE(is_pinned(memory));
   EXPECT_TRUE(is_pinned(memory + 12'345));
-  EXPECT_TRUE(is_pinned(memory + 5 * 4096 - 1));
-  EXPECT_FALSE(is_pinned(memory + 5 * 4096));
+  EXPECT_TRUE(is_pinned(memory + 5 * kPage - 1));
+  EXPECT_FALSE(is_pinned(memory + 5 * kPage));
   EXPECT_FALSE(is_pinned(memory - 1));
   EXPECT_FALSE(is_pinned(nullptr));
   int local = 0;
@@ -76,6 +77,7 @@ TEST(PinnedPoolTest, ThreadsMapAndAskAtOnce) {
     while (!done) EXPECT_TRUE(is_pinned(stable + 100));
   });
   std::vector<std::thread> mappers;
+  mappers.reserve(3);
   for (int i = 0; i < 3; ++i) {
     mappers.emplace_back([] {
       for (int round = 0; round < 200; ++round) {

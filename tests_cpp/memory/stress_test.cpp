@@ -34,7 +34,8 @@ constexpr std::size_t kMaxHeld = 40;        // blocks of one thread
 
 std::chrono::milliseconds duration() {
   const char* seconds = std::getenv("LOOM_STRESS_SECONDS");
-  return std::chrono::milliseconds(seconds == nullptr ? 2000 : 1000 * std::atoi(seconds));
+  return std::chrono::milliseconds(seconds == nullptr ? 2000
+                                                      : 1000 * std::strtol(seconds, nullptr, 10));
 }
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
@@ -211,6 +212,7 @@ TEST(AllocatorStressTest, NoByteIsWrong) {
 
   const Clock::time_point deadline = Clock::now() + duration();
   std::vector<std::thread> threads;
+  threads.reserve(kThreads);
   for (unsigned i = 0; i < kThreads; ++i) {
     threads.emplace_back([&shared, deadline, i] { Client(shared, 1000 + i).run_until(deadline); });
   }

@@ -148,16 +148,17 @@ class BlockIndexTest : public ::testing::TestWithParam<std::size_t> {};
 TEST_P(BlockIndexTest, FindsStartsAndInteriors) {
   std::byte* const start = address_of(std::size_t{1} << 40);
   BlockIndex index(start, GetParam());
+  constexpr std::size_t kSecond = std::size_t{700} * 512;
   Block first, second;
   index.insert(start, &first);
-  index.insert(start + 700 * 512, &second);
+  index.insert(start + kSecond, &second);
   EXPECT_EQ(index.at(start), &first);
   EXPECT_EQ(index.at(start + 512), nullptr);
-  EXPECT_EQ(index.at(start + 700 * 512 + 1), nullptr);
-  EXPECT_EQ(index.containing(start + 700 * 512 - 1), &first);
-  EXPECT_EQ(index.containing(start + 700 * 512), &second);
+  EXPECT_EQ(index.at(start + kSecond + 1), nullptr);
+  EXPECT_EQ(index.containing(start + kSecond - 1), &first);
+  EXPECT_EQ(index.containing(start + kSecond), &second);
   EXPECT_EQ(index.containing(start + GetParam() - 1), &second);
-  index.erase(start + 700 * 512);
+  index.erase(start + kSecond);
   EXPECT_EQ(index.containing(start + GetParam() - 1), &first);
 }
 

@@ -8,7 +8,6 @@ namespace {
 
 using detail::Block;
 using detail::BlockState;
-using detail::Segment;
 
 }  // namespace
 
