@@ -68,8 +68,6 @@ void make_reservation(Reservation& all) LOOM_REQUIRES(all.mutex) {
   LOOM_CHECK(begin != MAP_FAILED, "device(): expected ", isolated ? 2 * cells : cells,
              " GiB of address space to reserve, got '", std::strerror(errno),
              "'; raise `ulimit -v` or lower LOOM_MEMORY_LIMIT");
-  // Core dumps would otherwise walk the whole range.
-  (void)::madvise(begin, isolated ? 2 * bytes : bytes, MADV_DONTDUMP);
   all.owners = std::make_unique<Owner[]>(cells);
   for (std::size_t i = 0; i < cells; ++i) all.owners[i].store(kFree, std::memory_order_relaxed);
   all.cells = cells;

@@ -269,8 +269,12 @@ Cores::Cores(int count, std::vector<int> cpus, int device)
 }
 
 Cores::~Cores() {
-  MutexLock lock(state_->start_mutex);
-  state_->threads.clear();
+  std::vector<std::unique_ptr<LoomThread>> threads;
+  {
+    MutexLock lock(state_->start_mutex);
+    threads.swap(state_->threads);
+  }
+  threads.clear();  // joins
 }
 
 void Cores::run_erased(std::int64_t blocks, BlockFunction function, void* context, int priority) {

@@ -44,11 +44,13 @@ void set_error_annotator(ErrorAnnotator annotator) noexcept {
 }
 
 std::string describe_command(const char* name, std::uint64_t position, const QueueId& queue) {
-  return detail::concat(
-      "raised by '", name, "', command ", position, " of queue ", queue.device, ":", queue.priority,
-      ":", queue.index,
-      ", submitted earlier; set LOOM_LAUNCH_BLOCKING=1 to have it raised where it "
-      "was submitted");
+  std::string origin = detail::concat("raised by '", name, "', command ", position, " of queue ",
+                                      queue.device, ":", queue.priority, ":", queue.index);
+  if (!options().launch_blocking) {
+    origin +=
+        ", submitted earlier; set LOOM_LAUNCH_BLOCKING=1 to have it raised where it was submitted";
+  }
+  return origin;
 }
 
 Queue* Queue::current() noexcept { return t_current; }
