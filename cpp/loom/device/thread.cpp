@@ -56,6 +56,11 @@ bool take(const std::shared_ptr<ThreadState>& state) {
   return true;
 }
 
+void keep_forever(std::shared_ptr<ThreadState> state) {
+  static auto* const kept = new std::vector<std::shared_ptr<ThreadState>>;
+  kept->push_back(std::move(state));
+}
+
 /// A thread started in its scope takes no signals but those that it raises itself: the program's
 /// handlers (Python's for Ctrl-C) belong on its own threads.
 class SignalsBlocked {
@@ -179,9 +184,8 @@ LoomThread::LoomThread(const std::string& name, std::vector<int> cpus, std::func
 
 LoomThread::~LoomThread() {
   if (in_bad_fork()) {
-    // The thread does not exist here. The state is leaked, since a joinable std::thread must not
-    // be destroyed.
-    new std::shared_ptr<ThreadState>(std::move(state_));
+    // The thread does not exist here, and a joinable std::thread must not be destroyed.
+    keep_forever(std::move(state_));
     return;
   }
   if (!take(state_)) {
