@@ -173,7 +173,7 @@ def get_device_properties(device: DeviceLike = None) -> _C._LoomDeviceProperties
 
     Returns:
         _LoomDeviceProperties: ``name``, ``core_count`` (also ``multi_processor_count``), ``cpus``,
-        ``numa_node``, ``simd`` (``"scalar"``, ``"avx2"`` or ``"avx512"``), and in bytes
+        ``numa_node``, ``simd`` (``"scalar"``, ``"AVX2"`` or ``"AVX-512"``), and in bytes
         ``total_memory``, ``l1_cache``, ``l2_cache``, ``l3_cache``.
 
     Raises:
@@ -203,5 +203,5 @@ def synchronize(device: DeviceLike = None) -> None:
         Exception: what a kernel raised since the last synchronisation, once; IndexError for an
             index out of range, for example. The device stays usable.
     """
-    index = _get_device_index(device, optional=True)
-    torch._C._accelerator_synchronizeDevice(index)
+    _lazy_init()  # torch returns at once where loom is not initialised, in a forked child too
+    torch._C._accelerator_synchronizeDevice(_get_device_index(device, optional=True))

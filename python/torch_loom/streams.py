@@ -25,8 +25,20 @@ __all__ = [
 ]
 
 
-class Event(torch.Event):
+class _EventType(type):
+    """Lets ``isinstance(event, torch.loom.Event)`` say yes to loom's events."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, torch.Event) and instance.device.type == "loom"
+
+
+class Event(torch.Event, metaclass=_EventType):
     r"""A mark in a stream, to wait for and to measure time with.
+
+    The constructor takes the arguments of :class:`torch.cuda.Event` and returns a
+    :class:`torch.Event` of a loom device: torch's own methods accept no subclass of it. An event
+    that was never recorded counts as complete; ``record()`` moves the mark, ``wait()`` makes a
+    stream wait for it and ``synchronize()`` the host, ``elapsed_time()`` is in milliseconds.
 
     Args:
         enable_timing (bool): whether to take the time when the mark is reached. Default: ``False``.
@@ -38,62 +50,19 @@ class Event(torch.Event):
         ValueError: when ``interprocess`` is true.
     """
 
-    def __new__(
+    def __new__(  # type: ignore[misc]  # returns what isinstance() takes for an Event
         cls,
         enable_timing: bool = False,
         blocking: bool = False,
         interprocess: bool = False,
         *,
         device: DeviceLike = None,
-    ) -> "Event":
-        """Create an event that is not recorded yet, and so counts as complete."""
+    ) -> torch.Event:
+        """Create an event that is not recorded yet."""
         if interprocess:
             raise ValueError("torch.loom.Event: expected interprocess=False, got True")
         where = torch.device("loom", _get_device_index(device, optional=True))
-        return super().__new__(cls, where, enable_timing=enable_timing, blocking=blocking)
-
-    def record(self, stream: torch.Stream | None = None) -> None:
-        r"""Mark everything submitted to ``stream`` so far; replaces an earlier mark.
-
-        Args:
-            stream (Stream, optional): the stream. Default: the current stream.
-
-        Raises:
-            RuntimeError: when the stream belongs to another device than the event.
-        """
-        super().record(current_stream() if stream is None else stream)
-
-    def wait(self, stream: torch.Stream | None = None) -> None:
-        r"""Make later work of ``stream`` wait for the mark. The host does not wait.
-
-        Args:
-            stream (Stream, optional): the stream, of any device. Default: the current stream.
-        """
-        super().wait(current_stream() if stream is None else stream)
-
-    def query(self) -> bool:
-        r"""Return whether the mark is reached; true as well when nothing was recorded."""
-        return super().query()
-
-    def elapsed_time(self, end_event: torch.Event) -> float:
-        r"""Return the milliseconds from this event's mark to that of ``end_event``.
-
-        Raises:
-            RuntimeError: unless both were created with ``enable_timing=True``, are recorded and
-                complete.
-        """
-        return super().elapsed_time(end_event)
-
-    def synchronize(self) -> None:
-        r"""Wait for the mark on the host. Other Python threads run meanwhile.
-
-        Raises:
-            Exception: what a kernel before the mark raised, once.
-        """
-        super().synchronize()
-
-    def __repr__(self) -> str:
-        return f"<torch.loom.Event device={self.device}>"
+        return torch.Event(where, enable_timing=enable_timing, blocking=blocking)
 
 
 class Stream(torch.Stream):

@@ -104,7 +104,7 @@ def test_devices_are_counted_apart():
 
 def test_mem_get_info_counts_what_is_reserved():
     free, total = torch.loom.mem_get_info()
-    assert total == torch.loom.get_device_properties().total_memory
+    assert 0 <= torch.loom.get_device_properties().total_memory - total < 64 * MB  # whole arenas
     x = torch.empty(64 * MB, dtype=torch.uint8, device="loom")
     assert free - torch.loom.mem_get_info()[0] >= 64 * MB
     del x

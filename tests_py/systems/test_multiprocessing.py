@@ -67,10 +67,7 @@ def test_a_forked_child_exits_normally(check):
     assert done.out == "0 2000.0\n"
 
 
-SPAWN = """
-    import sys, pathlib
-    program = '''
-import torch
+PROGRAM = '''import torch
 import torch.multiprocessing as mp
 
 def work(queue, answers):
@@ -93,14 +90,15 @@ if __name__ == "__main__":
     process.join()
     print(process.exitcode)
 '''
-    import os, subprocess, tempfile
-    with tempfile.TemporaryDirectory() as folder:
-        file = pathlib.Path(folder) / "program.py"
-        file.write_text(program)
-        sys.exit(subprocess.run([sys.executable, str(file)]).returncode)
-"""
 
 
-def test_tensors_are_sent_by_value_to_spawned_processes(check):
-    done = check(SPAWN)
+def test_tensors_are_sent_by_value_to_spawned_processes(check, tmp_path):
+    (tmp_path / "program.py").write_text(PROGRAM)
+    done = check(
+        """
+        import subprocess, sys
+        sys.exit(subprocess.run([sys.executable, sys.argv[1]]).returncode)
+        """,
+        str(tmp_path / "program.py"),
+    )
     assert done.out.splitlines() == ["('loom', 1, True, 20.0)", "loom:1 30.0", "0"]

@@ -66,7 +66,7 @@ def test_offset_moves_with_what_is_drawn():
     assert torch.loom._get_rng_state_offset() == 0
     draw(size=100)
     offset = torch.loom._get_rng_state_offset()
-    assert offset >= 100
+    assert offset > 0
     second = draw()
     torch.loom.manual_seed(1)
     torch.loom._set_rng_state_offset(offset)
@@ -118,7 +118,7 @@ def test_fork_rng_leaves_no_trace():
     torch.manual_seed(2)
     expected = draw()
     torch.manual_seed(2)
-    with torch.random.fork_rng(device_type="loom"):
+    with torch.random.fork_rng(devices=range(2), device_type="loom"):
         torch.manual_seed(99)
         draw()
     assert torch.equal(draw(), expected)
