@@ -99,6 +99,7 @@ void Queue::finish_blocking(std::uint64_t position) {
 void Queue::synchronize() { synchronize(submitted()); }
 
 void Queue::synchronize(std::uint64_t position) {
+  check_not_forked();  // an idle queue would let a child read memory that the parent goes on using
   if (!timeline_.reached(position)) {
     LOOM_CHECK(t_current != this,
                "synchronize(): expected a thread other than the queue's worker, got a command that "
