@@ -10,5 +10,6 @@ PYBIND11_MODULE(_C, module) {
   loom::python::bind_stream(module);
   loom::python::bind_memory(module);
   loom::python::bind_random(module);
+  loom::python::bind_exit(module);
   loom::python::bind_fallback(module);
 }

@@ -12,6 +12,7 @@ void bind_device(pybind11::module_& module);
 void bind_stream(pybind11::module_& module);
 void bind_memory(pybind11::module_& module);
 void bind_random(pybind11::module_& module);
+void bind_exit(pybind11::module_& module);
 void bind_fallback(pybind11::module_& module);
 
 }  // namespace loom::python

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """How torch-loom gets into a process, once, whichever of torch and torch_loom comes first."""
 
+import atexit
 import sys
 import warnings
 
@@ -79,5 +80,7 @@ def _register() -> str:
             sys.modules[f"torch.loom.{name}"] = getattr(loom, name)
         backend_registration.generate_methods_for_privateuse1_backend(for_storage=True)
         _patches.apply()
+        # Registered early, and so run after the handlers that programs register.
+        atexit.register(loom._at_exit)
         _registered = True
     return _C.__version__

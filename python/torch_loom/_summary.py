@@ -19,7 +19,7 @@ _COUNTS = (
 _PARTS = (("large_pool", "  large pool"), ("small_pool", "  small pool"))
 _COLUMNS = ("current", "peak", "allocated", "freed")
 _UNITS = ("KiB", "MiB", "GiB", "TiB")
-_WIDTH = 77
+_WIDTH = 79
 
 
 def _bytes(value: int) -> str:

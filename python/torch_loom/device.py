@@ -92,6 +92,12 @@ def _lazy_call(call: Callable[[], None]) -> None:
         _at_first_use.append(call)
 
 
+def _at_exit() -> None:
+    """Leave no thread behind that needs the interpreter while it ends."""
+    if is_initialized():
+        _C._drain_autograd_threads()
+
+
 def _is_in_bad_fork() -> bool:
     return _C._is_in_bad_fork()
 

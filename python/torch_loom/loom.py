@@ -8,6 +8,7 @@ Importing the module starts nothing: threads exist from the first use of the dev
 from . import _utils as _utils, memory, random, streams
 from .amp import get_amp_supported_dtype, is_bf16_supported
 from .device import (
+    _at_exit as _at_exit,
     _exchange_device as _exchange_device,
     _is_in_bad_fork as _is_in_bad_fork,
     _lazy_init as _lazy_init,

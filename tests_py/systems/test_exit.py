@@ -37,7 +37,7 @@ def test_exit_with_work_in_flight(run, leave, code):
         assert done.code == code, done.err
 
 
-def test_exit_from_another_thread_in_flight(check):
+def test_exit_after_threads_that_left_work(check):
     check(
         WORK
         + """
@@ -46,7 +46,7 @@ def test_exit_from_another_thread_in_flight(check):
             z = torch.ones(512, 512, device="loom")
             for _ in range(50):
                 z = z @ x
-    threads = [threading.Thread(target=work, daemon=True) for _ in range(3)]
+    threads = [threading.Thread(target=work) for _ in range(3)]
     for thread in threads:
         thread.start()
 """
@@ -54,6 +54,7 @@ def test_exit_from_another_thread_in_flight(check):
 
 
 def test_backward_in_flight_at_exit(check):
+    # Autograd's thread drops the pass after backward() has returned, and needs the GIL for that.
     check(
         """
         import torch

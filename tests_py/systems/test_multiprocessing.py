@@ -67,7 +67,7 @@ def test_a_forked_child_exits_normally(check):
     assert done.out == "0 2000.0\n"
 
 
-PROGRAM = '''import torch
+PROGRAM = """import torch
 import torch.multiprocessing as mp
 
 def work(queue, answers):
@@ -89,7 +89,7 @@ if __name__ == "__main__":
     queue.put("done")
     process.join()
     print(process.exitcode)
-'''
+"""
 
 
 def test_tensors_are_sent_by_value_to_spawned_processes(check, tmp_path):
