@@ -23,13 +23,14 @@ find_package(Threads REQUIRED)
 
 add_library(loom_flags INTERFACE)
 target_compile_options(
-  loom_flags INTERFACE -Wall -Wextra -Werror $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>
+  loom_flags
+  INTERFACE -Wall -Wextra -Werror $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>
 )
 target_compile_definitions(loom_flags INTERFACE $<$<BOOL:${LOOM_CHECKS}>:LOOM_CHECKS=1>)
 if(LOOM_SANITIZER)
   target_compile_options(
-    loom_flags INTERFACE -fsanitize=${LOOM_SANITIZER} -fno-omit-frame-pointer -g
-                         -fno-sanitize-recover=all
+    loom_flags
+    INTERFACE -fsanitize=${LOOM_SANITIZER} -fno-omit-frame-pointer -g -fno-sanitize-recover=all
   )
   target_link_options(loom_flags INTERFACE -fsanitize=${LOOM_SANITIZER})
 endif()

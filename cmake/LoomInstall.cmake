@@ -27,16 +27,18 @@ set_target_properties(loom PROPERTIES INSTALL_RPATH "${loom_rpath}")
 target_compile_features(loom PUBLIC cxx_std_20)
 target_sources(
   loom
-  PUBLIC FILE_SET HEADERS
-         BASE_DIRS ${PROJECT_SOURCE_DIR}/cpp
-         FILES ${PROJECT_SOURCE_DIR}/cpp/loom/loom.h
-               ${PROJECT_SOURCE_DIR}/cpp/loom/backend/device_state.h
-               ${PROJECT_SOURCE_DIR}/cpp/loom/backend/event.h
-               ${PROJECT_SOURCE_DIR}/cpp/loom/backend/library.h
-               ${PROJECT_SOURCE_DIR}/cpp/loom/backend/memory_stats.h
-               ${PROJECT_SOURCE_DIR}/cpp/loom/backend/seed.h
-               ${PROJECT_SOURCE_DIR}/cpp/loom/backend/stream.h
-               ${PROJECT_SOURCE_DIR}/cpp/loom/base/export.h
+  PUBLIC
+    FILE_SET HEADERS
+      BASE_DIRS ${PROJECT_SOURCE_DIR}/cpp
+      FILES
+        ${PROJECT_SOURCE_DIR}/cpp/loom/loom.h
+        ${PROJECT_SOURCE_DIR}/cpp/loom/backend/device_state.h
+        ${PROJECT_SOURCE_DIR}/cpp/loom/backend/event.h
+        ${PROJECT_SOURCE_DIR}/cpp/loom/backend/library.h
+        ${PROJECT_SOURCE_DIR}/cpp/loom/backend/memory_stats.h
+        ${PROJECT_SOURCE_DIR}/cpp/loom/backend/seed.h
+        ${PROJECT_SOURCE_DIR}/cpp/loom/backend/stream.h
+        ${PROJECT_SOURCE_DIR}/cpp/loom/base/export.h
 )
 
 install(
@@ -52,11 +54,14 @@ install(
   COMPONENT ${loom_component}
 )
 configure_package_config_file(
-  ${CMAKE_CURRENT_LIST_DIR}/LoomConfig.cmake.in ${PROJECT_BINARY_DIR}/LoomConfig.cmake
-  INSTALL_DESTINATION ${loom_cmakedir} NO_SET_AND_CHECK_MACRO
+  ${CMAKE_CURRENT_LIST_DIR}/LoomConfig.cmake.in
+  ${PROJECT_BINARY_DIR}/LoomConfig.cmake
+  INSTALL_DESTINATION ${loom_cmakedir}
+  NO_SET_AND_CHECK_MACRO
 )
 write_basic_package_version_file(
-  ${PROJECT_BINARY_DIR}/LoomConfigVersion.cmake COMPATIBILITY SameMinorVersion
+  ${PROJECT_BINARY_DIR}/LoomConfigVersion.cmake
+  COMPATIBILITY SameMinorVersion
 )
 install(
   FILES ${PROJECT_BINARY_DIR}/LoomConfig.cmake ${PROJECT_BINARY_DIR}/LoomConfigVersion.cmake

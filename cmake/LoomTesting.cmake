@@ -7,8 +7,9 @@ include(GoogleTest)
 find_package(GTest QUIET)
 if(NOT GTest_FOUND)
   message(
-    FATAL_ERROR "GTest is missing: install Debian's libgtest-dev and libgmock-dev, or configure "
-                "with -DLOOM_BUILD_TESTS=OFF"
+    FATAL_ERROR
+    "GTest is missing: install Debian's libgtest-dev and libgmock-dev, or configure "
+    "with -DLOOM_BUILD_TESTS=OFF"
   )
 endif()
 
@@ -18,7 +19,5 @@ function(loom_add_test)
   add_executable(${target} ${arg_SOURCES})
   target_link_libraries(${target} PRIVATE loom_flags ${arg_LIBRARIES} GTest::gtest GTest::gmock)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests_cpp)
-  gtest_discover_tests(
-    ${target} PROPERTIES LABELS ${arg_NAME} TIMEOUT 300 DISCOVERY_TIMEOUT 60
-  )
+  gtest_discover_tests(${target} PROPERTIES LABELS ${arg_NAME} TIMEOUT 300 DISCOVERY_TIMEOUT 60)
 endfunction()

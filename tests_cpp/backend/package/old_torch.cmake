@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # find_package(Loom) beside a torch that is too old must fail and say which torch it needs.
-# Arguments: SOURCE_DIR and BINARY_DIR of the project, WORK_DIR.
-execute_process(
-  COMMAND ${CMAKE_COMMAND} --install ${BINARY_DIR} --component dev --prefix ${WORK_DIR}/prefix
-  COMMAND_ERROR_IS_FATAL ANY
-)
+# Arguments: SOURCE_DIR of the project and those of install.cmake.
+include(${CMAKE_CURRENT_LIST_DIR}/install.cmake)
 set(package ${SOURCE_DIR}/tests_cpp/backend/package)
 execute_process(
-  COMMAND ${CMAKE_COMMAND} -S ${package}/consumer -B ${WORK_DIR}/build
-          -DCMAKE_PREFIX_PATH=${WORK_DIR}/prefix -DTorch_DIR=${package}/old_torch
+  COMMAND
+    ${CMAKE_COMMAND} -S ${package}/consumer -B ${WORK_DIR}/build -DCMAKE_PREFIX_PATH=${PREFIX}
+    -DTorch_DIR=${package}/old_torch
   RESULT_VARIABLE result
   ERROR_VARIABLE errors
 )
