@@ -3,11 +3,10 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <utility>
 
 namespace loom::detail {
 
-void throw_error(std::string message) { throw Error(std::move(message)); }
+void throw_error(const std::string& message) { throw Error(message); }
 
 void assert_failed(const char* file, int line, const char* condition,
                    std::string_view message) noexcept {

@@ -28,7 +28,7 @@ template <class... Parts>
   return text.str();
 }
 
-[[noreturn]] LOOM_API void throw_error(std::string message);
+[[noreturn]] LOOM_API void throw_error(const std::string& message);
 [[noreturn]] LOOM_API void assert_failed(const char* file, int line, const char* condition,
                                          std::string_view message) noexcept;
 

@@ -8,6 +8,7 @@
 #include "loom/device/properties.h"
 
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <sys/mman.h>

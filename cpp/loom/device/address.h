@@ -10,7 +10,6 @@
 
 #include <atomic>
 #include <cstddef>
-#include <cstdint>
 
 namespace loom {
 
@@ -27,15 +26,13 @@ extern LOOM_API std::atomic<std::ptrdiff_t> g_shadow_offset;
 /// Null stays null.
 [[nodiscard]] inline void* host_address(const void* device_address) noexcept {
   if (device_address == nullptr) return nullptr;
-  return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(device_address) +
-                                 static_cast<std::uintptr_t>(shadow_offset()));
+  return static_cast<std::byte*>(const_cast<void*>(device_address)) + shadow_offset();
 }
 
 /// The inverse of host_address.
 [[nodiscard]] inline void* device_address(const void* host_address) noexcept {
   if (host_address == nullptr) return nullptr;
-  return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(host_address) -
-                                 static_cast<std::uintptr_t>(shadow_offset()));
+  return static_cast<std::byte*>(const_cast<void*>(host_address)) - shadow_offset();
 }
 
 /// The device whose memory holds this device address, or -1. Async-signal-safe.

@@ -154,15 +154,16 @@ void CommandBuffer::append(const char* name, Callable&& callable) {
   if (!fits(kBytes)) [[unlikely]] {
     link_new_chunk(kBytes);
   }
-  Header* header = header_at(write_);
-  const auto start = reinterpret_cast<std::uintptr_t>(header);
-  const std::uintptr_t place = (start + sizeof(Header) + kAlignment - 1) / kAlignment * kAlignment;
-  ::new (reinterpret_cast<void*>(place)) Stored(std::forward<Callable>(callable));
-  const std::uintptr_t end = (place + sizeof(Stored) + 15) / 16 * 16;
-  ::new (header)
+  // Chunks are aligned to kMaxAlignment, so offsets in them are as good as addresses.
+  const std::size_t start = write_.offset;
+  const std::size_t place = (start + sizeof(Header) + kAlignment - 1) / kAlignment * kAlignment;
+  const std::size_t end = (place + sizeof(Stored) + 15) / 16 * 16;
+  std::byte* const chunk = reinterpret_cast<std::byte*>(write_.chunk);
+  ::new (chunk + place) Stored(std::forward<Callable>(callable));
+  ::new (chunk + start)
       Header{&detail::kCommandOps<Stored>, name, static_cast<std::uint32_t>(place - start),
              static_cast<std::uint32_t>(end - start)};
-  write_.offset += static_cast<std::size_t>(end - start);
+  write_.offset = end;
 }
 
 inline Command CommandBuffer::front() noexcept {

@@ -156,6 +156,7 @@ void Cores::State::start(const std::vector<int>& cpus, int device) {
     }
   } catch (const std::system_error&) {
     // The system gives no more threads: those that there are, and the publishers, do the work.
+    helpers = static_cast<int>(threads.size());
   }
   started.store(true, std::memory_order_release);
 }

@@ -96,8 +96,8 @@ Queue& Device::pool_queue(int priority, int index) {
              priority);
   LOOM_CHECK(index >= 0 && index < kQueuesPerPriority, "pool_queue(): expected an index in [0, ",
              kQueuesPerPriority, "), got ", index);
-  std::atomic<Queue*>& entry =
-      state_->pool[static_cast<std::size_t>(-priority * kQueuesPerPriority + index)];
+  const int slot = -priority * kQueuesPerPriority + index;
+  std::atomic<Queue*>& entry = state_->pool[static_cast<std::size_t>(slot)];
   if (Queue* const queue = entry.load(std::memory_order_acquire)) return *queue;
   MutexLock lock(state_->pool_mutex);
   if (Queue* const queue = entry.load(std::memory_order_relaxed)) return *queue;

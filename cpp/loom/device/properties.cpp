@@ -17,8 +17,8 @@
 namespace loom {
 namespace {
 
-const std::string kCpuFolder = "/sys/devices/system/cpu/cpu";
-const std::string kNodeFolder = "/sys/devices/system/node/";
+constexpr const char* kCpuFolder = "/sys/devices/system/cpu/cpu";
+constexpr const char* kNodeFolder = "/sys/devices/system/node/";
 
 /// The first line of a file of the system, or nothing.
 std::optional<std::string> read_line(const std::string& path) {
@@ -71,7 +71,10 @@ std::vector<int> parse_cpu_list(std::string_view text) {
   };
   for (int first = 0; at < end && parse(first);) {
     int last = first;
-    if (at < end && *at == '-' && (++at, !parse(last))) break;
+    if (at < end && *at == '-') {
+      ++at;
+      if (!parse(last)) break;
+    }
     for (int cpu = first; cpu <= last; ++cpu) cpus.push_back(cpu);
     if (at < end) ++at;  // the comma
   }
@@ -81,8 +84,9 @@ std::vector<int> parse_cpu_list(std::string_view text) {
 /// The NUMA nodes that have processors of `allowed`, with those processors.
 std::vector<std::pair<int, std::vector<int>>> numa_nodes(const std::vector<int>& allowed) {
   std::vector<std::pair<int, std::vector<int>>> nodes;
-  for (const int node : parse_cpu_list(read_line(kNodeFolder + "online").value_or(""))) {
-    const std::string path = kNodeFolder + "node" + std::to_string(node) + "/cpulist";
+  for (const int node :
+       parse_cpu_list(read_line(std::string(kNodeFolder) + "online").value_or(""))) {
+    const std::string path = std::string(kNodeFolder) + "node" + std::to_string(node) + "/cpulist";
     std::vector<int> cpus;
     for (const int cpu : parse_cpu_list(read_line(path).value_or(""))) {
       if (std::binary_search(allowed.begin(), allowed.end(), cpu)) cpus.push_back(cpu);
@@ -114,7 +118,7 @@ std::size_t parse_cache_size(std::string_view text) {
 }
 
 void read_caches(int cpu, DeviceProperties& properties) {
-  const std::string folder = kCpuFolder + std::to_string(cpu) + "/cache/index";
+  const std::string folder = std::string(kCpuFolder) + std::to_string(cpu) + "/cache/index";
   for (int index = 0;; ++index) {
     const std::string cache = folder + std::to_string(index);
     const std::optional<std::string> level = read_line(cache + "/level");

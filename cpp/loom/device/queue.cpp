@@ -201,13 +201,14 @@ void Queue::keep_error(std::exception_ptr error, const char* name,
     MutexLock lock(failure_mutex_);
     if (failure_.error != nullptr) return;
   }
+  std::exception_ptr annotated;
   try {
-    error = annotate(error, name, position, id_);
+    annotated = annotate(error, name, position, id_);
   } catch (...) {
-    // No memory for a better text: the error stays as the command threw it.
+    annotated = std::move(error);  // no memory for a better text
   }
   MutexLock lock(failure_mutex_);
-  failure_ = {std::move(error), position};
+  failure_ = {std::move(annotated), position};
   failed_at_.store(position, std::memory_order_relaxed);
 }
 
