@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Convolutions of every kind, forward and backward."""
+
+import pytest
+import torch
+from compare import agrees, assert_same, gradients_agree, same_error, to_loom
+
+F = torch.nn.functional
+
+
+def numbers(*shape):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(11)) / 4
+
+
+# name: (function, input, weight, bias)
+KINDS = {
+    "1d": (F.conv1d, {}, (4, 6, 50), (8, 6, 3), 8),
+    "2d": (F.conv2d, {"padding": 1}, (16, 8, 32, 32), (12, 8, 3, 3), 12),
+    "2d strided": (F.conv2d, {"stride": 2, "padding": (1, 2)}, (5, 3, 33, 17), (4, 3, 3, 5), 4),
+    "2d dilated": (F.conv2d, {"dilation": 2}, (3, 4, 20, 20), (4, 4, 3, 3), None),
+    "2d grouped": (F.conv2d, {"groups": 4}, (6, 8, 14, 14), (16, 2, 3, 3), 16),
+    "depthwise": (F.conv2d, {"groups": 8, "padding": 1}, (6, 8, 14, 14), (8, 1, 3, 3), None),
+    "2d same": (F.conv2d, {"padding": "same"}, (2, 3, 9, 9), (4, 3, 4, 4), 4),
+    "one sample": (F.conv2d, {"padding": 1}, (1, 64, 40, 40), (96, 64, 3, 3), 96),
+    "no batch": (F.conv2d, {}, (8, 20, 20), (4, 8, 3, 3), 4),
+    "1x1": (F.conv2d, {}, (8, 32, 16, 16), (64, 32, 1, 1), 64),
+    "3d": (F.conv3d, {"padding": 1}, (2, 4, 8, 8, 8), (6, 4, 3, 3, 3), 6),
+    "transposed 1d": (F.conv_transpose1d, {"stride": 2}, (3, 4, 10), (4, 5, 3), 5),
+    "transposed 2d": (
+        F.conv_transpose2d,
+        {"stride": 2, "padding": 1, "output_padding": 1},
+        (4, 16, 12, 12),
+        (16, 8, 3, 3),
+        8,
+    ),
+    "transposed, one sample": (F.conv_transpose2d, {}, (1, 64, 24, 24), (64, 80, 3, 3), 80),
+    "transposed grouped": (F.conv_transpose2d, {"groups": 2}, (3, 4, 9, 9), (4, 3, 3, 3), 6),
+    "transposed 3d": (F.conv_transpose3d, {}, (2, 3, 5, 5, 5), (3, 4, 2, 2, 2), 4),
+}
+
+
+def operands(name):
+    function, keywords, input_shape, weight_shape, bias = KINDS[name]
+    tensors = [numbers(*input_shape), numbers(*weight_shape)]
+    if bias:
+        tensors.append(numbers(bias))
+    return (lambda *arguments: function(*arguments, **keywords)), tensors
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_forward(name):
+    function, tensors = operands(name)
+    agrees(function, *tensors)
+    agrees(function, *(tensor.double() for tensor in tensors))
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_gradients(name):
+    function, tensors = operands(name)
+    gradients_agree(function, *tensors)
+
+
+@pytest.mark.parametrize("name", ["2d", "2d strided", "one sample", "transposed 2d", "depthwise"])
+@pytest.mark.parametrize("which", [0, 1, 2])
+def test_channels_last(name, which):
+    function, tensors = operands(name)
+    for i in (0, 1):
+        if which in (i, 2):
+            tensors[i] = tensors[i].contiguous(memory_format=torch.channels_last)
+    agrees(function, *tensors)
+    gradients_agree(function, *tensors)
+
+
+def test_some_gradients_only():
+    for wanted in ((True, False), (False, True)):
+        x, w = numbers(4, 3, 9, 9), numbers(5, 3, 3, 3)
+        x.requires_grad_(wanted[0])
+        w.requires_grad_(wanted[1])
+        on_loom = to_loom((x, w))
+        for operands_ in ((x, w), on_loom):
+            F.conv2d(*operands_).square().sum().backward()
+        for mine, theirs in zip(on_loom, (x, w), strict=True):
+            assert (mine.grad is None) == (theirs.grad is None)
+            if theirs.grad is not None:
+                assert_same(mine.grad, theirs.grad)
+
+
+def test_bfloat16():
+    agrees(
+        lambda x, w: F.conv2d(x, w), numbers(4, 3, 9, 9).bfloat16(), numbers(5, 3, 3, 3).bfloat16()
+    )
+
+
+def test_an_empty_batch():
+    agrees(lambda x, w: F.conv2d(x, w), numbers(0, 3, 9, 9), numbers(5, 3, 3, 3))
+    gradients_agree(lambda x, w: F.conv2d(x, w), numbers(0, 3, 9, 9), numbers(5, 3, 3, 3))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: F.conv2d(x, x[:, :1]),
+        lambda x: F.conv2d(x, x[:, :, :3, :3].double()),
+        lambda x: F.conv2d(x[:, :, :1], x[:, :, :3, :3]),
+        lambda x: F.conv2d(x, x[:2, :, :3, :3], bias=x[0, 0, 0]),
+        lambda x: F.conv2d(x, x[:, :, :3, :3], stride=0),
+    ],
+)
+def test_errors(function):
+    same_error(function, numbers(4, 4, 9, 9))

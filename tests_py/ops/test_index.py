@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Selection by index, embeddings, concatenation, gathers, scatters, sorts."""
+
+import pytest
+import torch
+from compare import agrees, gradients_agree, same_error
+
+F = torch.nn.functional
+
+
+def numbers(*shape):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(17))
+
+
+def indices(count, *shape):
+    return torch.randint(count, shape, generator=torch.Generator().manual_seed(19))
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2, -1])
+def test_index_select(dim):
+    x = numbers(40, 50, 60)
+    for index in (indices(40, 3000), indices(40, 0), indices(40, 1), indices(40, 7).int()):
+        agrees(lambda x, i: x.index_select(dim, i), x, index)
+    agrees(lambda x, i: x.t().index_select(0, i), numbers(30, 40), indices(40, 5))
+    agrees(
+        lambda x, i, o: torch.index_select(x, 0, i, out=o),
+        numbers(30, 4),
+        indices(30, 5),
+        torch.zeros(5, 4),
+    )
+    agrees(lambda x, i: x.index_select(0, i), numbers(), indices(1, 1))
+
+
+def test_embedding():
+    for shape in ((7,), (4, 100), (64, 256)):
+        agrees(F.embedding, indices(300, *shape), numbers(300, 80))
+        gradients_agree(lambda w, i: F.embedding(i, w), numbers(300, 80), indices(300, *shape))
+    gradients_agree(
+        lambda w, i: F.embedding(i, w, padding_idx=3, scale_grad_by_freq=True),
+        numbers(300, 300),
+        indices(300, 64, 64),
+    )
+
+
+def test_an_index_out_of_range_is_reported_at_the_next_synchronisation():
+    x, index = numbers(10, 4).to("loom"), torch.tensor([3, 11]).to("loom")
+    x.index_select(0, index)
+    with pytest.raises((IndexError, RuntimeError), match="index out of range"):
+        torch.loom.synchronize()
+    assert x.sum().isfinite().item()
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2, -1])
+def test_cat(dim):
+    parts = [numbers(*(n if d == dim % 3 else 40 for d in range(3))) for n in (3, 50, 1, 70)]
+    agrees(lambda *x: torch.cat(x, dim), *parts)
+    agrees(lambda *x: torch.cat(x, dim), *(x.transpose(0, 1) if dim == 2 else x for x in parts))
+    agrees(lambda *x: torch.cat(x, dim), parts[0].double(), parts[1].int(), parts[2])
+    gradients_agree(lambda *x: torch.cat(x, dim), *parts)
+
+
+def test_cat_of_empty_vectors_channels_last_and_into_a_tensor():
+    agrees(lambda *x: torch.cat(x), torch.zeros(0), numbers(3, 4), numbers(2, 4))
+    x = numbers(2, 3, 8, 8).contiguous(memory_format=torch.channels_last)
+    agrees(lambda *x: torch.cat(x, 1), x, x)
+    agrees(lambda x, o: torch.cat([x, x], out=o), numbers(3, 4), torch.zeros(6, 4))
+    agrees(lambda *x: torch.stack(x, 1), numbers(3, 4), numbers(3, 4))
+
+
+def test_gather_and_scatter():
+    x, index = numbers(50, 60), indices(50, 20, 60)
+    agrees(lambda x, i: x.gather(0, i), x, index)
+    agrees(lambda x, i: x.scatter(0, i, 7.0), x, indices(50, 1, 60))
+    agrees(lambda x, i: x.scatter_add(0, i, x[:20] * 1), x, index)
+    agrees(lambda x, i: x.index_add(0, i, x[:20] * 1), x, indices(50, 20))
+    gradients_agree(lambda x, i: x.gather(0, i), x, index)
+
+
+def test_sort_topk_and_triangles():
+    x = numbers(30, 400)
+    agrees(lambda x: x.sort(1, stable=True), x)
+    agrees(lambda x: x.topk(5, 1), x)
+    agrees(torch.tril, x)
+    agrees(lambda x: x.triu_(2), x)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.index_select(2, torch.zeros(1, dtype=torch.int64, device=x.device)),
+        lambda x: x.index_select(0, x[0]),
+        lambda x: x.index_select(0, torch.zeros(1, 1, dtype=torch.int64, device=x.device)),
+        lambda x: torch.cat([x, x[:, :2]]),
+        lambda x: torch.cat([x, x], 3),
+        lambda x: torch.cat([x, x[0]]),
+        lambda x: torch.cat([x, x], out=x),
+        lambda x: F.embedding(x, x),
+    ],
+)
+def test_errors(function):
+    same_error(function, numbers(4, 5))

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Matrix products and softmax: every way of cutting, layouts, out=, errors, gradients."""
+
+import pytest
+import torch
+from compare import agrees, gradients_agree, same_error
+
+F = torch.nn.functional
+
+
+def numbers(*shape, dtype=torch.float32, seed=3):
+    generator = torch.Generator().manual_seed(seed)
+    return (torch.randn(shape, generator=generator) / 4).to(dtype)
+
+
+SIZES = [
+    (1, 1, 1),
+    (3, 5, 7),
+    (64, 64, 64),
+    (300, 200, 100),
+    (1000, 64, 33),
+    (17, 64, 2000),
+    (1, 512, 3000),
+    (0, 3, 4),
+    (3, 0, 4),
+]
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_mm_and_addmm(size):
+    rows, inner, columns = size
+    a, b = numbers(rows, inner), numbers(inner, columns)
+    agrees(torch.mm, a, b)
+    for shape in [(columns,), (rows, columns), (rows, 1), (1, columns), (1,), ()]:
+        agrees(lambda c, a, b: torch.addmm(c, a, b, beta=0.5, alpha=2), numbers(*shape), a, b)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("batch", [1, 3, 40])
+def test_bmm_and_baddbmm(size, batch):
+    rows, inner, columns = size
+    a, b = numbers(batch, rows, inner), numbers(batch, inner, columns)
+    agrees(torch.bmm, a, b)
+    for shape in [(columns,), (batch, rows, columns), (rows, 1), (batch, 1, columns)]:
+        agrees(torch.baddbmm, numbers(*shape), a, b)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.int64, torch.complex64])
+def test_dtypes(dtype):
+    a, b = (numbers(200, 200) * 9).to(dtype), (numbers(200, 200) * 9).to(dtype)
+    agrees(torch.mm, a / 9 if dtype.is_floating_point else a, b)
+    agrees(torch.mv, a, b[0])
+    agrees(torch.dot, a[0], b[1])
+
+
+def test_layouts_and_views():
+    a, b = numbers(300, 400), numbers(400, 350)
+    agrees(lambda a, b: a.t() @ b, a.t().contiguous(), b)
+    agrees(torch.mm, a.t().contiguous().t(), b.t().contiguous().t())
+    agrees(torch.mm, numbers(600, 800)[::2, ::2], b)
+    agrees(torch.mm, a[:, :1].expand(300, 400), b)
+    agrees(lambda x, w, c: F.linear(x, w, c), numbers(4, 50, 64), numbers(128, 64), numbers(128))
+    agrees(lambda x, y: x @ y, numbers(2, 3, 70, 80), numbers(3, 80, 90))
+    agrees(lambda x, y: x @ y, numbers(300, 80), numbers(80))
+    agrees(lambda x, y: torch.einsum("bij,bkj->bik", x, y), numbers(4, 70, 80), numbers(4, 90, 80))
+
+
+def test_out_and_in_place():
+    a, b = numbers(300, 400), numbers(400, 350)
+    agrees(lambda a, b, o: torch.mm(a, b, out=o), a, b, torch.zeros(300, 350))
+    agrees(lambda a, b, o: torch.mm(a, b, out=o), a, b, torch.zeros(350, 300).t())
+    agrees(lambda a, b, o: torch.mm(a, b, out=o), a, b, torch.zeros(600, 700)[::2, ::2])
+    agrees(lambda c, a, b: c.addmm_(a, b, beta=2), numbers(300, 350), a, b)
+    agrees(
+        lambda c, a, b: c.baddbmm_(a, b), numbers(2, 30, 35), numbers(2, 30, 4), numbers(2, 4, 35)
+    )
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x @ x[:-1],
+        lambda x: torch.mm(x, x.double()),
+        lambda x: torch.mm(x > 0, x > 0),
+        lambda x: torch.bmm(x, x),
+        lambda x: torch.bmm(x[None], x[None].double()),
+        lambda x: torch.addmm(x[:3, :4], x, x),
+        lambda x: torch.addmm(x.double(), x, x),
+        lambda x: torch.mm(x, x, out=torch.zeros_like(x, dtype=torch.float64)),
+        lambda x: torch.dot(x[0], x[0, :-1]),
+        lambda x: torch.dot(x[0], x[0].double()),
+        lambda x: torch.softmax(x.to(torch.int64), 0),
+        lambda x: torch.softmax(x, 2),
+    ],
+)
+def test_errors(function):
+    same_error(function, numbers(9, 9))
+
+
+def test_another_device_is_named():
+    a = torch.ones(2, 2, device="loom")
+    with pytest.raises(RuntimeError, match="mat2 is on cpu, different from other tensors on loom"):
+        torch.mm(a, torch.ones(2, 2))
+
+
+@pytest.mark.parametrize("shape", [(5,), (64, 1000), (8, 12, 33, 40), (3, 100_000), (2, 0), ()])
+@pytest.mark.parametrize("function", [torch.softmax, torch.log_softmax])
+def test_softmax(function, shape):
+    for dim in range(-1, max(len(shape), 1)):
+        agrees(lambda x, d=dim: function(x, d), numbers(*shape))
+        agrees(lambda x, d=dim: function(x, d), numbers(*shape, dtype=torch.bfloat16))
+    if len(shape) > 1:
+        agrees(lambda x: function(x.transpose(0, 1), 1), numbers(*shape), strides=False)
+
+
+def test_softmax_out():
+    x = numbers(200, 300)
+    agrees(lambda x, o: torch.softmax(x, 1, out=o), x, torch.zeros(200, 300))
+    agrees(lambda x, o: torch.softmax(x, 1, out=o), x, torch.zeros(300, 200).t())
+
+
+def test_gradients():
+    gradients_agree(torch.mm, numbers(300, 200), numbers(200, 100))
+    gradients_agree(torch.bmm, numbers(12, 30, 20), numbers(12, 20, 40))
+    gradients_agree(F.linear, numbers(6, 50, 64), numbers(128, 64), numbers(128))
+    for dim in (0, 1, 2):
+        gradients_agree(lambda x, d=dim: torch.softmax(x, d), numbers(20, 30, 40))
+        gradients_agree(lambda x, d=dim: torch.log_softmax(x, d), numbers(20, 30, 40))

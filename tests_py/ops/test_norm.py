@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Layer and batch normalisation."""
+
+import pytest
+import torch
+from compare import agrees, assert_same, gradients_agree, natively, same_error, to_loom
+
+F = torch.nn.functional
+
+
+def numbers(*shape):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(13))
+
+
+@pytest.mark.parametrize(
+    ("shape", "normalized"),
+    [
+        ((4, 5), (5,)),
+        ((8, 100, 256), (256,)),
+        ((3, 4, 50, 60), (50, 60)),
+        ((600,), (600,)),
+        ((0, 5), (5,)),
+        ((2000, 17), (17,)),
+    ],
+)
+def test_layer_norm(shape, normalized):
+    x, weight, bias = numbers(*shape), numbers(*normalized), numbers(*normalized) + 1
+    agrees(lambda x: F.layer_norm(x, normalized), x)
+    agrees(lambda x, w, b: F.layer_norm(x, normalized, w, b), x, weight, bias)
+    agrees(lambda x, w: torch.native_layer_norm(x, normalized, w, None, 1e-5), x, weight)
+    gradients_agree(lambda x: F.layer_norm(x, normalized), x)
+    gradients_agree(lambda x, w, b: F.layer_norm(x, normalized, w, b), x, weight, bias)
+
+
+def test_layer_norm_of_a_view_and_of_mixed_dtypes():
+    agrees(lambda x: F.layer_norm(x.transpose(0, 1), (60,)), numbers(50, 40, 60))
+    agrees(lambda x, w: F.layer_norm(x, (60,), w), numbers(50, 60).bfloat16(), numbers(60))
+
+
+@pytest.mark.parametrize("shape", [(64, 10), (8, 16, 20, 20), (4, 3, 5, 6, 7), (6, 5, 9)])
+@pytest.mark.parametrize("affine", [False, True])
+def test_batch_norm(shape, affine):
+    channels = shape[1]
+
+    def run(x, mean, var, weight, bias, training):
+        scale = (weight, bias) if affine else (None, None)
+        result = F.batch_norm(x, mean, var, *scale, training=training)
+        return result, mean, var
+
+    for training in (True, False):
+        agrees(
+            lambda *a, t=training: run(*a, t),
+            numbers(*shape),
+            numbers(channels),
+            numbers(channels).abs(),
+            numbers(channels),
+            numbers(channels),
+        )
+    gradients_agree(
+        lambda x, w, b: F.batch_norm(x, None, None, w, b, training=True),
+        numbers(*shape),
+        numbers(channels),
+        numbers(channels),
+    )
+
+
+def test_batch_norm_layer_keeps_its_statistics():
+    layers = torch.nn.BatchNorm2d(6), torch.nn.BatchNorm2d(6).to("loom")
+    x = numbers(8, 6, 9, 9)
+    for _ in range(3):
+        layers[0](x)
+        natively(layers[1], x.to("loom"))
+    for key, value in layers[0].state_dict().items():
+        assert_same(layers[1].state_dict()[key], value)
+
+
+def test_channels_last():
+    x = numbers(8, 6, 9, 9).contiguous(memory_format=torch.channels_last)
+    agrees(lambda x: F.batch_norm(x, None, None, training=True), x)
+    gradients_agree(lambda x: F.batch_norm(x, None, None, training=True), x)
+
+
+def test_group_norm():
+    agrees(lambda x, w: F.group_norm(x, 3, w), numbers(4, 6, 8, 8), numbers(6))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: F.layer_norm(x, (4,)),
+        lambda x: F.layer_norm(x, (5,), x[0, :4]),
+        lambda x: F.batch_norm(x, x[0, :4], x[0]),
+        lambda x: F.layer_norm(x, (5,), x[0].double()),
+    ],
+)
+def test_errors(function):
+    same_error(function, numbers(8, 5))
+
+
+def test_results_are_new_tensors():
+    x = to_loom(numbers(3, 4))
+    assert F.layer_norm(x, (4,)).data_ptr() != x.data_ptr()

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Reductions: every way of cutting, dtypes, out=, determinism, gradients."""
+
+import pytest
+import torch
+from compare import agrees, gradients_agree, same_error
+
+
+def numbers(*shape, dtype=torch.float32):
+    values = torch.randn(shape, generator=torch.Generator().manual_seed(5))
+    return (values * 3).to(dtype) if dtype is not torch.float32 else values
+
+
+# Small; a long kept dimension; long reduced ones; everything in between.
+SHAPES = [(3, 4, 5), (64, 70, 80), (3, 50_000, 2), (2, 2, 90_000), (90_000, 3, 2), (0, 3, 4)]
+DIMS = [None, 0, 1, 2, -1, (0, 1), (0, 2), (1, 2), (0, 1, 2)]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("dim", DIMS, ids=str)
+@pytest.mark.parametrize("keepdim", [False, True])
+def test_sum_and_mean(shape, dim, keepdim):
+    for function in (torch.sum, torch.mean):
+        agrees(lambda x, f=function: f(x, dim, keepdim=keepdim), numbers(*shape))
+
+
+@pytest.mark.parametrize("shape", SHAPES[:-1], ids=str)
+@pytest.mark.parametrize("dim", DIMS[1:], ids=str)
+def test_extrema(shape, dim):
+    agrees(lambda x: torch.amax(x, dim), numbers(*shape))
+    agrees(lambda x: torch.amin(x, dim, keepdim=True), numbers(*shape))
+
+
+@pytest.mark.parametrize("shape", SHAPES[:-1], ids=str)
+@pytest.mark.parametrize("dim", [0, 1, 2])
+def test_along_one_dimension(shape, dim):
+    x = numbers(*shape)
+    agrees(lambda x: x.max(dim), x)
+    agrees(lambda x: x.min(dim, keepdim=True), x)
+    agrees(lambda x: x.argmax(dim), x)
+    agrees(lambda x: x.argmin(dim, keepdim=True), x)
+    agrees(lambda x: (x > 2).any(dim), x)
+    agrees(lambda x: (x > -2).all(dim), x)
+    agrees(lambda x: x.cumsum(dim), x)
+    agrees(lambda x: torch.linalg.vector_norm(x, 2, dim), x)
+    agrees(lambda x: x.norm(3, dim), x)
+    agrees(lambda x: x.double().clamp(0.9, 1.1).prod(dim), x[:, :50])
+
+
+@pytest.mark.parametrize("shape", SHAPES[:-1], ids=str)
+def test_to_one_value(shape):
+    x = numbers(*shape)
+    for function in (torch.max, torch.min, torch.argmax, torch.norm, torch.aminmax):
+        agrees(function, x)
+    agrees(lambda x: (x > 100).any(), x)
+    agrees(lambda x: (x > -100).all(), x)
+    agrees(lambda x: torch.linalg.vector_norm(x, 0), x)
+    agrees(lambda x: torch.linalg.vector_norm(x, float("inf")), x)
+    agrees(lambda x: torch.linalg.vector_norm(x, 1), x.to(torch.complex64))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.int32, torch.bool])
+def test_dtypes(dtype):
+    x = numbers(300, 700, dtype=dtype)
+    agrees(torch.sum, x)
+    agrees(lambda x: x.sum(0), x)
+    agrees(lambda x: x.sum(1, dtype=torch.float64), x)
+    agrees(lambda x: x.mean(dtype=torch.float32), x)
+    agrees(lambda x: x.amax(), x)
+
+
+@pytest.mark.parametrize("layout", [lambda x: x.t(), lambda x: x[::2, 1::3], lambda x: x[:, :1]])
+def test_layouts(layout):
+    x = layout(numbers(900, 700))
+    for function in (torch.sum, torch.mean, torch.amax, torch.norm):
+        agrees(function, x)
+        agrees(lambda x, f=function: f(x, dim=0), x)
+        agrees(lambda x, f=function: f(x, dim=1), x)
+
+
+def test_nan_is_kept():
+    x = numbers(500_000)
+    x[123_456] = float("nan")
+    for function in (torch.amax, torch.amin, torch.sum, torch.max):
+        agrees(function, x)
+
+
+def test_out():
+    x = numbers(300, 700)
+    agrees(lambda x, o: torch.sum(x, 0, out=o), x, torch.zeros(700))
+    agrees(lambda x, o: torch.sum(x, 1, keepdim=True, out=o), x, torch.zeros(2, 300, 1)[1])
+    agrees(lambda x, o: torch.mean(x, (0, 1), out=o), x, torch.zeros(()))
+    agrees(
+        lambda x, o, i: torch.max(x, 1, out=(o, i)),
+        x,
+        torch.zeros(300),
+        torch.zeros(300, dtype=torch.int64),
+    )
+
+
+def test_a_sum_does_not_depend_on_the_number_of_cores(check):
+    program = """
+        import torch, torch_loom
+        x = torch.randn(3_000_001, generator=torch.Generator().manual_seed(0)).to("loom")
+        y = x[:3_000_000].view(3000, 1000)
+        print(x.sum().item().hex(), x.norm().item().hex(), y.sum(0).sum().item().hex(),
+              (y[:, :300] @ y[:300]).sum().item().hex())
+    """
+    assert check(program, LOOM_THREADS="1").out == check(program, LOOM_THREADS="2").out
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.sum(5),
+        lambda x: x.sum((0, 0)),
+        lambda x: x.to(torch.int64).mean(),
+        lambda x: x.to(torch.complex64).amax(),
+        lambda x: x.to(torch.complex64).argmax(0),
+        lambda x: x[:0].max(),
+        lambda x: x[:0].amax(0),
+        lambda x: torch.sum(x, 0, out=torch.zeros(9, dtype=torch.int64, device=x.device)),
+    ],
+)
+def test_errors(function):
+    same_error(function, numbers(8, 9))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        torch.sum,
+        torch.mean,
+        torch.norm,
+        lambda x: x.sum(0),
+        lambda x: x.mean(1),
+        lambda x: x.amax(1),
+        lambda x: x.max(0).values,
+        lambda x: x.cumsum(1),
+        lambda x: x.logsumexp(1),
+    ],
+)
+def test_gradients(function):
+    gradients_agree(function, numbers(300, 400))
