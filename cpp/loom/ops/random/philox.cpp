@@ -19,7 +19,7 @@ void detail::philox_portable(std::uint64_t seed, std::uint64_t counter, std::int
 
 void philox_tiles(PhiloxStream stream, std::uint64_t first, std::int64_t count,
                   std::uint32_t* words) noexcept {
-  static const detail::PhiloxFunction function = detail::fastest_philox();
+  static const detail::PhiloxFunction function = detail::philox_functions().front();
   function(stream.seed, stream.offset / 4 + first * kTileCounters, count, words);
 }
 

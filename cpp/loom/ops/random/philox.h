@@ -11,6 +11,7 @@
 
 #include <array>
 #include <cstdint>
+#include <vector>
 
 namespace loom::ops::random {
 
@@ -50,10 +51,10 @@ namespace detail {
 using PhiloxFunction = void (*)(std::uint64_t seed, std::uint64_t counter, std::int64_t count,
                                 std::uint32_t* words) noexcept;
 
-LOOM_API void philox_portable(std::uint64_t seed, std::uint64_t counter, std::int64_t count,
-                              std::uint32_t* words) noexcept;
-/// The fastest function that this processor can run.
-[[nodiscard]] PhiloxFunction fastest_philox() noexcept;
+void philox_portable(std::uint64_t seed, std::uint64_t counter, std::int64_t count,
+                     std::uint32_t* words) noexcept;
+/// Those that this processor can run, the fastest first.
+[[nodiscard]] LOOM_API std::vector<PhiloxFunction> philox_functions();
 
 }  // namespace detail
 }  // namespace loom::ops::random

@@ -4,6 +4,6 @@
 
 namespace loom::ops::random::detail {
 
-PhiloxFunction fastest_philox() noexcept { return philox_portable; }
+std::vector<PhiloxFunction> philox_functions() { return {philox_portable}; }
 
 }  // namespace loom::ops::random::detail

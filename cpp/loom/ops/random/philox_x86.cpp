@@ -127,11 +127,12 @@ LOOM_AVX512 void tile512(Key key, std::uint64_t counter, std::uint32_t* words) {
 
 }  // namespace
 
-PhiloxFunction fastest_philox() noexcept {
-  __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx512f")) return philox_avx512;
-  if (__builtin_cpu_supports("avx2")) return philox_avx2;
-  return philox_portable;
+std::vector<PhiloxFunction> philox_functions() {
+  std::vector<PhiloxFunction> functions;
+  if (__builtin_cpu_supports("avx512f")) functions.push_back(philox_avx512);
+  if (__builtin_cpu_supports("avx2")) functions.push_back(philox_avx2);
+  functions.push_back(philox_portable);
+  return functions;
 }
 
 }  // namespace loom::ops::random::detail
