@@ -11,18 +11,26 @@
 namespace loom::ops::random {
 namespace {
 
-template <class T, class P>
-void compare_run(const std::uint32_t* words, std::byte* to, std::int64_t to_step,
-                 const std::byte* p, std::int64_t p_step, std::int64_t length) {
-  for (std::int64_t i = 0; i < length; ++i) {
-    const auto probability = static_cast<double>(*reinterpret_cast<const P*>(p + i * p_step));
-    TORCH_CHECK(probability >= 0 && probability <= 1,
-                "Expected p_in >= 0 && p_in <= 1 to be true, but got false: bernoulli_ expects "
-                "every p to be in [0, 1], but got p=",
-                probability);
-    *reinterpret_cast<T*>(to + i * to_step) =
-        static_cast<T>(static_cast<std::uint8_t>(words[i] * 0x1p-32 < probability));
+template <class P>
+void load_run(const std::byte* from, std::int64_t step, double* to, std::int64_t length) {
+  if (step == static_cast<std::int64_t>(sizeof(P))) {
+    const P* const values = reinterpret_cast<const P*>(from);
+    for (std::int64_t i = 0; i < length; ++i) to[i] = static_cast<double>(values[i]);
+    return;
   }
+  for (std::int64_t i = 0; i < length; ++i) {
+    to[i] = static_cast<double>(*reinterpret_cast<const P*>(from + i * step));
+  }
+}
+
+// Says which p is wrong, in the words of cpu.
+[[noreturn]] void throw_wrong_probability(const double* p, std::int64_t count) {
+  const double* const wrong =
+      std::find_if(p, p + count, [](double value) { return !(value >= 0 && value <= 1); });
+  TORCH_CHECK(false,
+              "Expected p_in >= 0 && p_in <= 1 to be true, but got false: bernoulli_ expects "
+              "every p to be in [0, 1], but got p=",
+              *wrong);
 }
 
 // Element i is 1 with the probability p[i], which has the sizes of `self`.
@@ -32,13 +40,18 @@ void fill_from_tensor(Grid& grid, const TensorRef& self, const TensorRef& p,
   const StridedRuns<2> runs({&self, &p});
   run_chunks(grid, self.numel(), Bernoulli::kWords, [&](std::int64_t chunk) {
     alignas(64) std::uint32_t words[kChunkWords];
+    alignas(64) double probabilities[kChunkWords];
+    alignas(64) std::uint8_t kept[kChunkWords];
     const std::int64_t begin = chunk * kChunkWords;
     const std::int64_t count = std::min<std::int64_t>(kChunkWords, self.numel() - begin);
     philox_tiles(stream, static_cast<std::uint64_t>(chunk) * kChunkTiles,
                  (count + kTileWords - 1) / kTileWords, words);
     runs.visit(begin, count, [&](const auto& pointers, std::int64_t done, std::int64_t length) {
-      compare_run<T, P>(words + done, pointers[0], runs.steps()[0], pointers[1], runs.steps()[1],
-                        length);
+      load_run<P>(pointers[1], runs.steps()[1], probabilities + done, length);
+      if (!compare(words + done, probabilities + done, kept + done, length)) {
+        throw_wrong_probability(probabilities + done, length);
+      }
+      store_run<T>(kept + done, pointers[0], runs.steps()[0], length);
     });
   });
 }

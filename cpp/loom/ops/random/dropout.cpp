@@ -15,13 +15,6 @@ namespace loom::ops::random {
 namespace {
 
 template <class T>
-[[gnu::always_inline]] inline T scaled(T value, std::uint8_t kept, at::opmath_type<T> scale) {
-  using Real = at::opmath_type<T>;
-  // A product, not a choice, for the sake of NaN, infinity and the sign of 0.
-  return static_cast<T>(static_cast<Real>(value) * static_cast<Real>(kept) * scale);
-}
-
-template <class T>
 using Scale = at::opmath_type<T>;
 
 // to[i] = from[i] * mask[i] * scale along runs.
@@ -31,14 +24,12 @@ void scale_run(std::byte* to, std::int64_t to_step, const std::byte* from, std::
                Scale<T> scale) {
   constexpr auto kStep = static_cast<std::int64_t>(sizeof(T));
   if (to_step == kStep && from_step == kStep && mask_step == 1) {
-    for (std::int64_t i = 0; i < length; ++i) {
-      reinterpret_cast<T*>(to)[i] = scaled<T>(reinterpret_cast<const T*>(from)[i], mask[i], scale);
-    }
+    scale_kept(reinterpret_cast<const T*>(from), mask, reinterpret_cast<T*>(to), length, scale);
     return;
   }
   for (std::int64_t i = 0; i < length; ++i) {
     *reinterpret_cast<T*>(to + i * to_step) =
-        scaled<T>(*reinterpret_cast<const T*>(from + i * from_step), mask[i * mask_step], scale);
+        scale_kept(*reinterpret_cast<const T*>(from + i * from_step), mask[i * mask_step], scale);
   }
 }
 

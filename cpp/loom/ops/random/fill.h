@@ -9,6 +9,7 @@
 #include "loom/ops/random/philox.h"
 #include "loom/ops/random/reserve.h"
 #include "loom/ops/random/strided_runs.h"
+#include "loom/ops/random/vector_loops.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -50,7 +51,11 @@ template <class T, class Value>
 void store_run(const Value* values, std::byte* to, std::int64_t step, std::int64_t length) {
   if (step == static_cast<std::int64_t>(sizeof(T))) {
     T* const elements = reinterpret_cast<T*>(to);
-    for (std::int64_t i = 0; i < length; ++i) elements[i] = convert<T>(values[i]);
+    if constexpr (std::is_same_v<Value, float> && sizeof(T) == 2) {
+      narrow(values, elements, length);
+    } else {
+      for (std::int64_t i = 0; i < length; ++i) elements[i] = convert<T>(values[i]);
+    }
     return;
   }
   for (std::int64_t i = 0; i < length; ++i) {

@@ -5,6 +5,7 @@
 // Sandelius 1962). Which number goes where depends on the seed, the offset and n only.
 #include "loom/ops/random/fill.h"
 #include "loom/ops/random/random_ops.h"
+#include "loom/ops/random/word_reader.h"
 
 #include <ATen/Dispatch.h>
 #include <ATen/EmptyTensor.h>
@@ -24,35 +25,6 @@ constexpr int kDrawWords = 2;    // of one position, for the shuffle
 constexpr int kChoiceWords = 1;  // of one number, for its bucket
 
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
-// The words of a range of the stream, read in order of their index.
-template <int kWords>
-class WordReader {
- public:
-  static constexpr int kValues = kTileWords / kWords;
-  WordReader(PhiloxStream stream, std::int64_t begin) : stream_(stream), index_(begin) { load(); }
-
-  // The next value's words, the most significant last.
-  std::array<std::uint32_t, kWords> next() {
-    const int within = static_cast<int>(index_ % kValues);
-    if (within == 0 && index_ / kValues != tile_) load();
-    std::array<std::uint32_t, kWords> value;
-    for (int k = 0; k < kWords; ++k) value[k] = words_[within + k * kValues];
-    ++index_;
-    return value;
-  }
-
- private:
-  void load() {
-    tile_ = index_ / kValues;
-    philox_tiles(stream_, static_cast<std::uint64_t>(tile_), 1, words_.data());
-  }
-
-  const PhiloxStream stream_;
-  std::int64_t index_;
-  std::int64_t tile_ = 0;
-  alignas(64) std::array<std::uint32_t, kTileWords> words_;
-};
 
 // A vector of T with a step in memory.
 template <class T>

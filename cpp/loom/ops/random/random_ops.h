@@ -53,4 +53,10 @@ at::Tensor native_dropout_backward(const at::Tensor& grad, const at::Tensor& mas
 // permutation.cpp
 at::Tensor& randperm_out(std::int64_t n, OptionalGenerator generator, at::Tensor& result);
 
+// multinomial.cpp
+at::Tensor multinomial(const at::Tensor& self, std::int64_t samples, bool replacement,
+                       OptionalGenerator generator);
+at::Tensor& multinomial_out(const at::Tensor& self, std::int64_t samples, bool replacement,
+                            OptionalGenerator generator, at::Tensor& result);
+
 }  // namespace loom::ops::random

@@ -27,6 +27,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("native_dropout", native_dropout);
   library.impl("native_dropout_backward", native_dropout_backward);
   library.impl("randperm.generator_out", randperm_out);
+  library.impl("multinomial", multinomial);
+  library.impl("multinomial.out", multinomial_out);
 }
 
 }  // namespace loom::ops::random
