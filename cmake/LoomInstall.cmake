@@ -39,6 +39,7 @@ target_sources(
         ${PROJECT_SOURCE_DIR}/cpp/loom/backend/seed.h
         ${PROJECT_SOURCE_DIR}/cpp/loom/backend/stream.h
         ${PROJECT_SOURCE_DIR}/cpp/loom/base/export.h
+        ${PROJECT_SOURCE_DIR}/cpp/loom/device/device_count.h
 )
 
 install(

@@ -16,6 +16,8 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdio>
+#include <exception>
 #include <string>
 #include <utility>
 
@@ -32,7 +34,7 @@ CachingAllocator& make_allocator(c10::DeviceIndex index) {
   CachingAllocator& made = device_allocator(index);
   AllocatorConfig config = read_allocator_config();
   MutexLock lock(g_allocators_mutex);
-  auto& slot = g_allocators[static_cast<std::size_t>(index)];
+  auto& slot = detail::slot_of(g_allocators, index);
   // relaxed: allocators are stored under the lock that is held here
   if (slot.load(std::memory_order_relaxed) == nullptr) {
     made.set_config(std::move(config));
@@ -44,7 +46,7 @@ CachingAllocator& make_allocator(c10::DeviceIndex index) {
 /// The allocator of a device, or null while it has none.
 CachingAllocator* find_allocator(int index) noexcept {
   // acquire: pairs with the release in make_allocator
-  return g_allocators[static_cast<std::size_t>(index)].load(std::memory_order_acquire);
+  return detail::slot_of(g_allocators, index).load(std::memory_order_acquire);
 }
 
 /// Requires: `index` is valid.
@@ -89,8 +91,9 @@ void delete_device_memory(void* address) noexcept {
   if (c10::memoryProfilingEnabled()) [[unlikely]] {
     try {
       report_free(*memory, address);
-    } catch (const std::exception&) {
+    } catch (const std::exception& error) {
       // A profiler that cannot take the record must not keep the memory from being freed.
+      std::fprintf(stderr, "loom: the profiler missed a free: %s\n", error.what());
     }
   }
   memory->free(address);
@@ -154,7 +157,7 @@ void record_queue(const c10::DataPtr& ptr, Queue& queue) {
   }
 }
 
-LoomAllocator& allocator() noexcept {
+LoomAllocator& allocator() {
   static LoomAllocator* const instance = new LoomAllocator;  // leaked: used until the process ends
   return *instance;
 }

@@ -39,7 +39,7 @@ class LOOM_API LoomAllocator final : public c10::DeviceAllocator {
 };
 
 /// The allocator that is registered for loom's device type.
-[[nodiscard]] LOOM_API LoomAllocator& allocator() noexcept;
+[[nodiscard]] LOOM_API LoomAllocator& allocator();
 
 /// Memory for use on `queue`; 0 bytes give a null pointer with the queue's device. What operators
 /// call for their outputs.

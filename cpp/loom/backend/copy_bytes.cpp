@@ -12,7 +12,7 @@
 namespace loom {
 namespace {
 
-constexpr std::size_t kCopyBlock = std::size_t{1} << 20;
+constexpr std::size_t kCopyBlock = 1024 * 1024;
 
 struct CopyCommand {
   void* dest;

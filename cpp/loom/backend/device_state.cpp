@@ -24,9 +24,9 @@ c10::DeviceIndex checked_count() {
 }
 
 void check_index(c10::DeviceIndex index, const char* api) {
-  const int count = checked_count();
-  TORCH_CHECK(index >= 0 && index < count, api, ": expected a device index in [0, ", count,
-              "), got ", static_cast<int>(index));
+  const c10::DeviceIndex count = checked_count();
+  TORCH_CHECK(index >= 0 && index < count, api, ": expected a device index in [0, ",
+              static_cast<int>(count), "), got ", static_cast<int>(index));
 }
 
 }  // namespace
@@ -76,7 +76,7 @@ c10::DeviceIndex maybe_exchange_device(c10::DeviceIndex index) {
 
 void set_device_unchecked(c10::DeviceIndex index) noexcept {
   if (index < 0 || index >= detail::kMaxDevices) return;
-  detail::t_selection = {index, detail::t_queues[static_cast<std::size_t>(index)]};
+  detail::t_selection = {index, detail::slot_of(detail::t_queues, index)};
 }
 
 void synchronize(c10::DeviceIndex index) {

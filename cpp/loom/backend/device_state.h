@@ -6,6 +6,7 @@
 // affects the calling thread only.
 
 #include "loom/base/export.h"
+#include "loom/device/device_count.h"  // IWYU pragma: export
 
 #include <c10/core/Device.h>
 
@@ -17,10 +18,6 @@ inline constexpr c10::DeviceType kDeviceType = c10::DeviceType::PrivateUse1;
 [[nodiscard]] inline c10::Device to_c10(c10::DeviceIndex index) noexcept {
   return c10::Device(kDeviceType, index);
 }
-
-/// The number of devices, made by the first call (device/device.h).
-/// Throws: loom::Error for a bad LOOM_* variable, or when used in a forked child.
-[[nodiscard]] LOOM_API int device_count();
 
 /// As device_count(), but 0 where that throws (a bad LOOM_* variable, a forked child): for c10's
 /// interfaces that may not throw. The error itself comes with the first real use.

@@ -132,7 +132,7 @@ Mutex g_defaults_mutex;
 
 const at::Generator& make_default(c10::DeviceIndex index) {
   MutexLock lock(g_defaults_mutex);
-  auto& slot = g_defaults[static_cast<std::size_t>(index)];
+  auto& slot = detail::slot_of(g_defaults, index);
   // relaxed: generators are stored under the lock that is held here
   if (const at::Generator* made = slot.load(std::memory_order_relaxed)) return *made;
   auto* made = new at::Generator(at::make_generator<PhiloxGenerator>(index));
@@ -146,7 +146,7 @@ const at::Generator& make_default(c10::DeviceIndex index) {
 const at::Generator& default_generator(c10::DeviceIndex device) {
   const c10::DeviceIndex index = resolve_device(device, "default_generator");
   // acquire: pairs with the release in make_default
-  const auto* made = g_defaults[static_cast<std::size_t>(index)].load(std::memory_order_acquire);
+  const auto* made = detail::slot_of(g_defaults, index).load(std::memory_order_acquire);
   return made != nullptr ? *made : make_default(index);
 }
 

@@ -43,6 +43,7 @@ struct PinnedCache final : at::CachingHostAllocatorImpl<c10::Stream, PinnedUse> 
 
   void record_stream(std::optional<std::vector<PinnedUse>>& events, c10::Stream stream) override {
     const Queue& queue = queue_of(stream);
+    if (!events.has_value()) events.emplace();
     events->push_back({&queue, queue.submitted()});
   }
 

@@ -52,9 +52,9 @@ std::string try_register_all() noexcept {
   }
 }
 
-const std::string& registration_error() {
-  static const std::string* const error = new std::string(try_register_all());
-  return *error;
+const std::string& registration_error() noexcept {
+  static const std::string error = try_register_all();
+  return error;
 }
 
 [[maybe_unused]] const bool registered_at_load = registration_error().empty();

@@ -8,6 +8,7 @@
 #include <c10/core/Device.h>
 
 #include <array>
+#include <cstddef>
 #include <limits>
 
 namespace loom {
@@ -31,6 +32,12 @@ extern thread_local constinit Selection t_selection __attribute__((tls_model("in
 
 /// The current queues of all devices; null as in Selection.
 extern thread_local constinit std::array<Queue*, kMaxDevices> t_queues;
+
+/// The element of a device in a table of all. Requires: 0 <= index < kMaxDevices.
+template <class T>
+[[nodiscard]] T& slot_of(std::array<T, kMaxDevices>& table, int index) noexcept {
+  return table[static_cast<std::size_t>(index)];
+}
 
 }  // namespace detail
 }  // namespace loom

@@ -30,7 +30,7 @@ bool is_utf8(std::string_view text) {
     if (length == 0 || length > text.size() - i) return false;
     const std::string_view rest = text.substr(i + 1, length - 1);
     const bool continues = std::all_of(rest.begin(), rest.end(), [](char c) {
-      return (static_cast<unsigned char>(c) & 0xC0) == 0x80;
+      return (static_cast<unsigned char>(c) & 0xC0U) == 0x80U;
     });
     if (!continues) return false;
     i += length;

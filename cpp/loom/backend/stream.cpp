@@ -32,7 +32,7 @@ c10::Stream make_stream(c10::DeviceIndex device, c10::StreamId id) {
 
 /// The current queue of `device`, for a thread that has not used it: fills the thread's cache.
 Queue& first_use(c10::DeviceIndex index) {
-  auto& queue = detail::t_queues[static_cast<std::size_t>(index)];
+  auto& queue = detail::slot_of(detail::t_queues, index);
   if (queue == nullptr) queue = &device(index).default_queue();
   if (index == detail::t_selection.device) detail::t_selection.queue = queue;
   return *queue;
@@ -93,7 +93,7 @@ Stream stream_from_pool(bool high_priority, c10::DeviceIndex device) {
 
 void set_current_stream(const Stream& stream) noexcept {
   Queue* queue = &stream.queue();
-  detail::t_queues[static_cast<std::size_t>(stream.device_index())] = queue;
+  detail::slot_of(detail::t_queues, stream.device_index()) = queue;
   if (stream.device_index() == detail::t_selection.device) detail::t_selection.queue = queue;
 }
 

@@ -9,6 +9,7 @@
 #include "loom/base/export.h"
 #include "loom/device/arena.h"
 #include "loom/device/cores.h"
+#include "loom/device/device_count.h"
 #include "loom/device/properties.h"
 #include "loom/device/queue.h"
 
@@ -48,9 +49,6 @@ class LOOM_API Device {
   std::unique_ptr<State> state_;
 };
 
-/// How many devices there are. Uses none: a process that has only asked may fork.
-/// Throws: loom::Error for a bad LOOM_* variable.
-[[nodiscard]] LOOM_API int device_count();
 /// Throws: loom::Error for a bad LOOM_* variable, when there is no such device, and in a child that
 /// was forked after a device was used (thread.h).
 [[nodiscard]] LOOM_API Device& device(int index);
