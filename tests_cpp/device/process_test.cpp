@@ -56,6 +56,7 @@ TEST_F(ExitTest, AWorkerThatWaitsForAnotherQueueDoesNotHoldIt) {
                 queue.wait_for(never, 1);
                 queue.submit("after", [] { std::_Exit(12); });
                 waiting.pass();
+                testing::wait_until_others_sleep();
               }),
               ExitedWithCode(0), "");
 }
@@ -121,6 +122,7 @@ TEST_F(ExitTest, AHostThreadThatWaitsDoesNotHoldIt) {
                 const std::uint64_t waits = Queue::host_waits();
                 std::thread([&queue] { queue.synchronize(); }).detach();
                 while (Queue::host_waits() == waits) std::this_thread::yield();
+                testing::wait_until_others_sleep();
               }),
               ExitedWithCode(0), "");
 }

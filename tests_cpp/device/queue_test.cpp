@@ -202,6 +202,7 @@ TEST_F(QueueTest, DestructionInterruptsAWaitAndDropsWhatIsQueued) {
     queue.wait_for(never, 1);
     for (int i = 0; i < 1000; ++i) queue.submit("late", [&ran, token] { ran = true; });
     queue.synchronize(first);
+    testing::wait_until_others_sleep();
     EXPECT_EQ(token.use_count(), 1001);
   }
   EXPECT_FALSE(ran);

@@ -11,6 +11,10 @@
 #include "support/gate.h"
 #include <cstdint>
 #include <dirent.h>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <unistd.h>
 
 namespace loom::testing {
 
@@ -31,6 +35,27 @@ inline int count_threads() {
   while (const dirent* const entry = readdir(folder)) threads += entry->d_name[0] != '.' ? 1 : 0;
   closedir(folder);
   return threads;
+}
+
+/// Returns once all threads of this process but the calling one sleep.
+inline void wait_until_others_sleep() {
+  const std::string self = std::to_string(gettid());
+  for (bool all_asleep = false; !all_asleep;) {
+    all_asleep = true;
+    DIR* const folder = opendir("/proc/self/task");
+    while (const dirent* const entry = readdir(folder)) {
+      const std::string thread = entry->d_name;
+      if (thread[0] == '.' || thread == self) continue;
+      std::ifstream file("/proc/self/task/" + thread + "/stat");
+      std::string stat;
+      std::getline(file, stat);
+      // "<id> (<name>) <state> ..."
+      const std::size_t name_end = stat.rfind(')');
+      if (name_end != std::string::npos && stat[name_end + 2] != 'S') all_asleep = false;
+    }
+    closedir(folder);
+    if (!all_asleep) std::this_thread::yield();
+  }
 }
 
 }  // namespace loom::testing
