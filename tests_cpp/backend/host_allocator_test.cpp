@@ -15,7 +15,10 @@ using test::Hold;
 
 class HostAllocatorTest : public test::BackendTest {
  protected:
-  void SetUp() override { host_allocator().empty_cache(); }
+  void SetUp() override {
+    at::globalContext().lazyInitDevice(at::kPrivateUse1);  // before it, no pointer counts as pinned
+    host_allocator().empty_cache();
+  }
   static constexpr std::size_t kBytes = std::size_t{1} << 16;
 };
 
