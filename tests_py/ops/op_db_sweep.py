@@ -256,9 +256,10 @@ def run_entry(info: Any, device: str, metadata_only: bool) -> Row:
     dtype = pick_dtype(info)
     close = None if metadata_only else tolerances(info, dtype)
     fallbacks_taken(device)
-    number = 0
+    number = -1
     try:
-        for number, sample in enumerate(samples_of(info, dtype)):  # noqa: B007
+        for sample in samples_of(info, dtype):
+            number += 1
             expected = call(info.op, sample, "cpu")
             compare(call(info.op, sample, device), expected, device, close)
             if expected.error is None:
@@ -414,7 +415,8 @@ Every name of `torch.testing._internal.common_methods_invocations.op_db` runs wi
 int64, bool and complex64 that it takes). Compared are results (values within op_db's own
 tolerances, dtypes, shapes, strides, device, which arguments they share memory with), errors, and
 the arguments after the call. `tests_py/ops/test_op_db.py` does this on every test run and fails
-when a row here is no longer true. This page is written by `python tests_py/ops/op_db_sweep.py --write`.
+when a row here is no longer true. This page is written by
+`python tests_py/ops/op_db_sweep.py --write`.
 
 | names | agree | of these, the same error on both | native only, no fallback |
 |---|---|---|---|
