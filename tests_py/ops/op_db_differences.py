@@ -7,6 +7,9 @@ DIFFERENCES: dict[str, str] = {}
 _RANDOM = "random numbers differ by design: loom draws from its own Philox generator"
 _UNINITIALISED = "the memory is uninitialised"
 
+# Operators that take host tensors beside the device tensor on every accelerator.
+HOST_ARGUMENTS: dict[str, str] = {"tensor_split": "indices are read by the host"}
+
 # Operators whose values mean nothing to compare: shapes, strides, dtypes and devices are.
 NOT_COMPARED: dict[str, str] = {
     **dict.fromkeys(

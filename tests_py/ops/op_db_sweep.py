@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import contextlib
 import dataclasses
 import json
 import os
@@ -128,15 +129,17 @@ class Outcome:
     arguments: list[Any]
 
 
-def call(op: Callable[..., Any], sample: Any, device: str) -> Outcome:
+def call(info: Any, sample: Any, device: str) -> Outcome:
     import torch
+    from op_db_differences import HOST_ARGUMENTS
 
     mover = Mover(device)
-    args = map_leaves(mover, (sample.input, *sample.args))
-    kwargs = map_leaves(mover, sample.kwargs)
+    rest = Mover("cpu") if info.name in HOST_ARGUMENTS else mover
+    args = (map_leaves(mover, sample.input), *map_leaves(rest, sample.args))
+    kwargs = map_leaves(rest, sample.kwargs)
     torch.manual_seed(7)
     try:
-        result, error = op(*args, **kwargs), None
+        result, error = info.op(*args, **kwargs), None
         if device != "cpu":
             torch.accelerator.synchronize()
     except Exception as raised:
@@ -260,8 +263,8 @@ def run_entry(info: Any, device: str, metadata_only: bool) -> Row:
     try:
         for sample in samples_of(info, dtype):
             number += 1
-            expected = call(info.op, sample, "cpu")
-            compare(call(info.op, sample, device), expected, device, close)
+            expected = call(info, sample, "cpu")
+            compare(call(info, sample, device), expected, device, close)
             if expected.error is None:
                 row = dataclasses.replace(row, compared="metadata" if metadata_only else "values")
     except DifferenceError as difference:
@@ -306,7 +309,8 @@ class Worker:
             text=True,
         )
         self._lines: queue.Queue[str | None] = queue.Queue()
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
         answer = self._next(SECONDS_TO_START)
         if answer is None:
             raise RuntimeError(f"the sweep's worker did not start: {self.how_it_ended()}")
@@ -343,13 +347,19 @@ class Worker:
         name = signal.Signals(-code).name if code < 0 else f"exit status {code}"
         return "crash", f"the process ended with {name}"
 
+    def kill(self) -> None:
+        self._process.kill()
+
     def close(self) -> None:
-        self._process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
         try:
             self._process.wait(timeout=20)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._reader.join()
+        self._process.stdout.close()
 
 
 def serve(device: str, indices: queue.SimpleQueue[int], only: set[str]) -> list[Row]:
@@ -370,7 +380,7 @@ def serve(device: str, indices: queue.SimpleQueue[int], only: set[str]) -> list[
             row = worker.ask(index)
             if row is None:
                 row = Row(name, variant, *worker.how_it_ended())
-                worker._process.kill()
+                worker.kill()
                 worker.close()
                 worker = Worker(device)
             rows.append(row)

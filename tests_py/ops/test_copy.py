@@ -4,7 +4,7 @@
 import pytest
 import torch
 from hypothesis import given, settings, strategies as st
-from ops_support import assert_same, keep_busy, run_python, same_error
+from ops_support import assert_same, keep_busy, same_error
 
 DTYPES = [
     torch.float32,
@@ -316,8 +316,10 @@ def test_copy_to_host_waits_for_queued_work() -> None:
 # --- several devices -------------------------------------------------------------------------
 
 
-def test_copies_between_devices() -> None:
+def test_copies_between_devices(check) -> None:
     code = """
+        import torch
+
         x = torch.arange(1_000_000, device="loom:0", dtype=torch.float32)
         y = x.to("loom:1")
         assert y.device.index == 1
@@ -328,11 +330,13 @@ def test_copies_between_devices() -> None:
         c = torch.ones(3, dtype=torch.complex64, device="loom:0").mul(1j).conj()
         assert c.to("loom:1").tolist() == [-1j] * 3
     """
-    run_python(code, LOOM_DEVICES="2")
+    check(code, LOOM_DEVICES="2")
 
 
-def test_copies_between_devices_wait_for_both_streams() -> None:
+def test_copies_between_devices_wait_for_both_streams(check) -> None:
     code = """
+        import torch
+
         def busy(device):
             m = torch.full((1024, 1024), 1e-3, device=device)
             for _ in range(30):
@@ -351,14 +355,16 @@ def test_copies_between_devices_wait_for_both_streams() -> None:
         assert torch.loom.host_waits() == waits
         assert y.sum().item() == 2000, y
     """
-    run_python(code, LOOM_DEVICES="2")
+    check(code, LOOM_DEVICES="2")
 
 
-def test_operands_on_two_devices_are_an_error() -> None:
+def test_operands_on_two_devices_are_an_error(check) -> None:
     code = """
+        import torch
+
         try:
             torch.ones(3, device="loom:0") + torch.ones(3, device="loom:1")
         except RuntimeError as error:
             print(error)
     """
-    assert "same device" in run_python(code, LOOM_DEVICES="2")
+    assert "same device" in check(code, LOOM_DEVICES="2").out

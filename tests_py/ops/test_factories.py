@@ -3,7 +3,7 @@
 
 import pytest
 import torch
-from ops_support import assert_same, run_python, same_error
+from ops_support import assert_same, same_error
 
 DTYPES = [
     torch.float32,
@@ -174,8 +174,10 @@ def test_factories_never_wait() -> None:
     assert torch.loom.host_waits() == waits
 
 
-def test_each_device_has_its_own_memory() -> None:
+def test_each_device_has_its_own_memory(check) -> None:
     code = """
+        import torch
+
         a = torch.zeros(1000, device="loom:0")
         b = torch.zeros(1000, device="loom:1")
         assert (a.device.index, b.device.index) == (0, 1)
@@ -185,4 +187,4 @@ def test_each_device_has_its_own_memory() -> None:
             assert torch.zeros(1, device="loom").device.index == 1
         assert torch.zeros(1, device="loom").device.index == 0
     """
-    run_python(code, LOOM_DEVICES="2")
+    check(code, LOOM_DEVICES="2")

@@ -6,6 +6,7 @@
 #include "loom/device/address.h"
 #include "loom/ops/device_output_scope.h"
 #include "loom/ops/empty.h"
+#include "loom/ops/sparse_parts.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/op_registration/adaption.h>
@@ -20,10 +21,11 @@
 namespace loom::ops {
 namespace {
 
-// Operators that take host tensors beside device tensors on every accelerator: indices and lengths.
-constexpr std::array<std::string_view, 6> kMixedDevices = {
-    "aten::index",     "aten::index_put",    "aten::index_put_", "aten::_index_put_impl_",
-    "aten::_ctc_loss", "aten::_unsafe_index"};
+// Operators that take host tensors beside device tensors on every accelerator: indices, lengths and
+// copies (of sparse tensors: others have kernels).
+constexpr std::array<std::string_view, 8> kMixedDevices = {
+    "aten::index",     "aten::index_put",     "aten::index_put_", "aten::_index_put_impl_",
+    "aten::_ctc_loss", "aten::_unsafe_index", "aten::copy_",      "aten::copy_sparse_to_sparse_"};
 
 bool may_mix_devices(const std::string& name) {
   return std::any_of(kMixedDevices.begin(), kMixedDevices.end(), [&](std::string_view mixed) {
@@ -154,9 +156,16 @@ c10::IValue CpuArguments::to_cpu(const c10::IValue& value, const c10::Argument& 
 }
 
 at::Tensor CpuArguments::to_cpu(const at::Tensor& tensor) {
-  if (!tensor.defined() || !tensor.is_privateuseone()) return tensor;
+  if (!tensor.defined()) return tensor;
+  if (!tensor.is_privateuseone()) return host_arguments_.emplace_back(tensor);
   for (const TensorPair& pair : tensors_) {
     if (pair.device.is_same(tensor)) return pair.cpu;  // one operand given twice stays one
+  }
+  if (is_sparse(tensor)) {
+    const auto part_to_cpu = [this](const at::Tensor& part) { return to_cpu(part); };
+    at::Tensor cpu = make_sparse(tensor, c10::kCPU, part_to_cpu);
+    tensors_.push_back({tensor, cpu});
+    return cpu;
   }
   at::Tensor cpu = at::detail::make_tensor<c10::TensorImpl>(
       cpu_storage(tensor.storage()), c10::DispatchKeySet(c10::DispatchKey::CPU), tensor.dtype());
@@ -201,7 +210,12 @@ void CpuArguments::seed_default_generator() {
 }
 
 void CpuArguments::write_back() {
+  const auto part_to_device = [this](const at::Tensor& part) { return to_device(part); };
   for (const TensorPair& pair : tensors_) {
+    if (is_sparse(pair.cpu)) {
+      assign_sparse(pair.cpu, pair.device, part_to_device);
+      continue;
+    }
     c10::StorageImpl* cpu = pair.cpu.storage().unsafeGetStorageImpl();
     c10::StorageImpl* device = pair.device.storage().unsafeGetStorageImpl();
     if (std::optional<c10::DataPtr> grown = take_device_memory(*cpu)) {
@@ -232,10 +246,14 @@ at::Tensor CpuArguments::to_device(const at::Tensor& tensor) {
   for (const TensorPair& pair : tensors_) {
     if (pair.cpu.is_same(tensor)) return pair.device;
   }
-  TORCH_CHECK_NOT_IMPLEMENTED(tensor.layout() == c10::kStrided, op_.operator_name().name,
-                              ": expected a strided result, "
-                              "got layout ",
-                              tensor.layout(),
+  if (is_argument(tensor)) return tensor;
+  if (is_sparse(tensor)) {
+    const auto part_to_device = [this](const at::Tensor& part) { return to_device(part); };
+    return make_sparse(tensor, output_device_, part_to_device);
+  }
+  TORCH_CHECK_NOT_IMPLEMENTED(tensor.layout() == c10::kStrided && !tensor.is_quantized(),
+                              op_.operator_name().name,
+                              ": expected a strided or sparse result, got ", tensor.toString(),
                               ", which has no loom form; call it on a .cpu() copy");
   if (std::optional<c10::Storage> storage = device_storage(tensor)) {
     at::Tensor device = make_tensor(std::move(*storage), tensor.scalar_type(), tensor.sizes(),
@@ -252,6 +270,11 @@ at::Tensor CpuArguments::to_device(const at::Tensor& tensor) {
   }
   copy_bits(source, device);
   return device;
+}
+
+bool CpuArguments::is_argument(const at::Tensor& tensor) const {
+  return std::any_of(host_arguments_.begin(), host_arguments_.end(),
+                     [&](const at::Tensor& given) { return given.is_same(tensor); });
 }
 
 std::optional<c10::Storage> CpuArguments::device_storage(const at::Tensor& tensor) {

@@ -53,12 +53,14 @@ class CpuArguments {
 
   c10::IValue to_device(const c10::IValue& value);
   at::Tensor to_device(const at::Tensor& tensor);
+  bool is_argument(const at::Tensor& tensor) const;
   std::optional<c10::Storage> device_storage(const at::Tensor& tensor);
 
   const c10::OperatorHandle& op_;
   c10::Device output_device_;
   std::set<c10::DeviceIndex> devices_;
   std::vector<TensorPair> tensors_;
+  std::vector<at::Tensor> host_arguments_;  // given and, where an operator returns one, returned
   std::unordered_map<const c10::StorageImpl*, c10::Storage> cpu_storages_;     // by device storage
   std::unordered_map<const c10::StorageImpl*, c10::Storage> device_storages_;  // by CPU storage
   // The default CPU generator's state to put back, for operators that draw from it unasked.

@@ -74,10 +74,37 @@ void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
                           .count());
 }
 
+// Where ATen has both a kernel for a sparse layout on CPU and a default for any device, the default
+// is not for sparse tensors: the fallback takes the place that the kernel has on CPU.
+void prefer_cpu_kernels(torch::Library& library, c10::DispatchKey cpu_key) {
+  auto& dispatcher = c10::Dispatcher::singleton();
+  for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
+    if (!name.name.starts_with("aten::")) continue;
+    const auto op = dispatcher.findOp(name);
+    if (!op || !op->hasKernelForDispatchKey(cpu_key) ||
+        op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd)) {
+      continue;
+    }
+    library.impl(full_name(*op).c_str(), torch::CppFunction::makeFromBoxedFunction<&fallback>());
+  }
+}
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, library) {
   library.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+}
+TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, library) {
+  library.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+}
+TORCH_LIBRARY_IMPL(_, SparseCsrPrivateUse1, library) {
+  library.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+}
+TORCH_LIBRARY_IMPL(aten, SparsePrivateUse1, library) {
+  prefer_cpu_kernels(library, c10::DispatchKey::SparseCPU);
+}
+TORCH_LIBRARY_IMPL(aten, SparseCsrPrivateUse1, library) {
+  prefer_cpu_kernels(library, c10::DispatchKey::SparseCsrCPU);
 }
 
 }  // namespace loom::ops
