@@ -126,3 +126,10 @@ __all__ = [
     "streams",
     "synchronize",
 ]
+
+
+def __getattr__(name: str) -> bool:
+    # torch.utils.checkpoint reads it before it saves the state of the generators.
+    if name == "_initialized":
+        return is_initialized()
+    raise AttributeError(f"module 'torch.loom' has no attribute '{name}'")

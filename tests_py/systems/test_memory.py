@@ -223,12 +223,16 @@ def test_names_are_for_loom_tensors():
         torch.loom.memory.set_allocation_name(torch.empty(1, device="loom"), "x" * 257)
 
 
-def test_pinned_memory_is_counted():
-    before = torch.loom.host_memory_stats()["active_bytes.current"]
-    x = torch.empty(MB, dtype=torch.uint8, pin_memory=True)
-    assert x.is_pinned()
-    assert torch.loom.host_memory_stats()["active_bytes.current"] - before >= MB
-    assert not torch.empty(3).is_pinned()
+def test_pinned_memory_is_counted(check):
+    check(
+        """
+        import torch
+        before = torch.loom.host_memory_stats()["active_bytes.current"]
+        x = torch.empty(1 << 20, dtype=torch.uint8, pin_memory=True)
+        assert x.is_pinned() and not torch.empty(3).is_pinned()
+        assert torch.loom.host_memory_stats()["active_bytes.current"] - before >= 1 << 20
+        """
+    )
 
 
 def test_storage_resizes():
