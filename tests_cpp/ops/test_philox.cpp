@@ -59,9 +59,9 @@ class PhiloxTilesTest : public ::testing::Test {
 };
 
 TEST_F(PhiloxTilesTest, HoldTheBlocksOfTheirCounters) {
-  const PhiloxStream stream{0x0123456789abcdef, 4 * 1000};
+  const PhiloxStream stream{0x0123456789abcdef, 4000};
   const auto words = tiles(stream, 0, 3);
-  for (std::int64_t i = 0; i < 3 * kTileWords; ++i) {
+  for (std::int64_t i = 0; i < std::int64_t{3} * kTileWords; ++i) {
     ASSERT_EQ(words[i], word(stream.seed, 1000, i)) << i;
   }
 }
@@ -69,7 +69,7 @@ TEST_F(PhiloxTilesTest, HoldTheBlocksOfTheirCounters) {
 TEST_F(PhiloxTilesTest, CarryIntoTheUpperHalfOfTheCounter) {
   const PhiloxStream stream{7, 4 * std::uint64_t{0xfffffff8}};
   const auto words = tiles(stream, 0, 2);
-  for (std::int64_t i = 0; i < 2 * kTileWords; ++i) {
+  for (std::int64_t i = 0; i < std::int64_t{2} * kTileWords; ++i) {
     ASSERT_EQ(words[i], word(stream.seed, 0xfffffff8, i)) << i;
   }
 }

@@ -23,9 +23,11 @@ T below(T x) {
     return std::nextafter(x, -std::numeric_limits<T>::infinity());
   } else {
     // Half types: a sign and a magnitude that counts up.
-    constexpr std::uint16_t kSign = 0x8000;
-    if ((x.x & ~kSign) == 0) return T(kSign | 1, T::from_bits());
-    return T(static_cast<std::uint16_t>((x.x & kSign) != 0 ? x.x + 1 : x.x - 1), T::from_bits());
+    constexpr unsigned kSign = 0x8000;
+    const unsigned bits = x.x;
+    const unsigned next = (bits & kSign) != 0 ? bits + 1 : bits - 1;
+    const bool zero = (bits & ~kSign) == 0;
+    return T(static_cast<std::uint16_t>(zero ? kSign + 1 : next), T::from_bits());
   }
 }
 

@@ -32,7 +32,8 @@ constexpr std::uint64_t full_range() {
   if constexpr (std::is_integral_v<T>) {
     return static_cast<std::uint64_t>(std::numeric_limits<T>::max()) + 1;
   } else {
-    return (std::uint64_t{1} << std::numeric_limits<T>::digits) + 1;
+    constexpr unsigned kDigits = std::numeric_limits<T>::digits;
+    return (std::uint64_t{1} << kDigits) + 1;
   }
 }
 

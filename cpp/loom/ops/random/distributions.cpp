@@ -15,7 +15,7 @@ constexpr double kTwoPi = 6.283185307179586;
 
 // A word, or two words as one number, from which a real number is made.
 template <class T>
-using Source = typename math::Format<T>::Bits;
+using Source = math::Format<T>::Bits;
 
 // The i-th source of a tile; a wide one is made of words that lie half a tile apart.
 template <class T>

@@ -10,6 +10,7 @@
 #include "loom/base/export.h"
 #include "loom/ops/random/philox.h"
 
+#include <cmath>
 #include <cstdint>
 
 namespace loom::ops::random {
@@ -92,7 +93,7 @@ class Bernoulli {
   static constexpr int kWords = 1;
   /// Requires: 0 <= p <= 1.
   explicit Bernoulli(double p) noexcept
-      : threshold_(static_cast<std::uint64_t>(p * 0x1p32 + 0.5)) {}
+      : threshold_(static_cast<std::uint64_t>(std::llround(p * 0x1p32))) {}
 
   [[nodiscard]] bool operator()(std::uint32_t word) const noexcept { return word < threshold_; }
 

@@ -67,7 +67,7 @@ void store_run(const Value* values, std::byte* to, std::int64_t step, std::int64
 template <class T, class Distribution>
 void fill(Grid& grid, const TensorRef& self, const PhiloxStream& stream,
           const Distribution& distribution) {
-  using Value = typename Distribution::Value;
+  using Value = Distribution::Value;
   constexpr std::int64_t kChunkValues = kChunkWords / Distribution::kWords;
   const StridedRuns<1> runs({&self});
   const bool direct = std::is_same_v<T, Value> && runs.contiguous(0, sizeof(T));

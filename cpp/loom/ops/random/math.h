@@ -21,7 +21,7 @@ struct Format;
 template <>
 struct Format<float> {
   using Bits = std::uint32_t;
-  static constexpr int kMantissaBits = 23;
+  static constexpr unsigned kMantissaBits = 23;
   static constexpr Bits kBias = 127;
   static constexpr Bits kRootHalf = 0x3F3504F3;      // sqrt(1/2)
   static constexpr float kTwoToMantissa = 0x1p23F;   // its unit in the last place is 1
@@ -34,7 +34,7 @@ struct Format<float> {
 template <>
 struct Format<double> {
   using Bits = std::uint64_t;
-  static constexpr int kMantissaBits = 52;
+  static constexpr unsigned kMantissaBits = 52;
   static constexpr Bits kBias = 1023;
   static constexpr Bits kRootHalf = 0x3FE6A09E667F3BCD;
   static constexpr double kTwoToMantissa = 0x1p52;
@@ -56,7 +56,7 @@ LOOM_RANDOM_INLINE T to_real(typename Format<T>::Bits integer) {
 template <class T>
 LOOM_RANDOM_INLINE T log(T x) {
   using F = Format<T>;
-  using Bits = typename F::Bits;
+  using Bits = F::Bits;
   // x = m 2^e with m in [sqrt(1/2), sqrt(2)).
   constexpr Bits kOne = F::kBias << F::kMantissaBits;
   const Bits shifted = std::bit_cast<Bits>(x) + (kOne - F::kRootHalf);
@@ -111,8 +111,8 @@ LOOM_RANDOM_INLINE SinCos<T> sin_cos_quarter(T x) {
 /// Of x plus `quarters` quarter turns, |x| <= pi / 4.
 template <class T>
 LOOM_RANDOM_INLINE SinCos<T> sin_cos(T x, typename Format<T>::Bits quarters) {
-  using Bits = typename Format<T>::Bits;
-  constexpr int kToSign = 8 * sizeof(T) - 2;  // from bit 1 to the sign bit
+  using Bits = Format<T>::Bits;
+  constexpr unsigned kToSign = 8 * sizeof(T) - 2;  // from bit 1 to the sign bit
   const auto [sin, cos] = sin_cos_quarter(x);
   const bool swapped = (quarters & 1) != 0;
   const Bits sin_bits = std::bit_cast<Bits>(swapped ? cos : sin);

@@ -60,7 +60,7 @@ LOOM_AVX2 void half_tile256(Key key, std::uint64_t counter, std::uint32_t* words
     key.a += kWeylA;
     key.b += kWeylB;
   }
-  for (int word = 0; word < 4; ++word) {
+  for (std::int64_t word = 0; word < 4; ++word) {
     store256(words + word * kTileCounters, low.words[word], high.words[word]);
   }
 }
@@ -111,7 +111,7 @@ LOOM_AVX512 void tile512(Key key, std::uint64_t counter, std::uint32_t* words) {
     key.a += kWeylA;
     key.b += kWeylB;
   }
-  for (int word = 0; word < 4; ++word) {
+  for (std::int64_t word = 0; word < 4; ++word) {
     store512(words + word * kTileCounters, low.words[word]);
     store512(words + word * kTileCounters + 8, high.words[word]);
   }
