@@ -64,8 +64,9 @@ def natively(function: Callable[..., Any], *arguments: Any, **keywords: Any) -> 
 
 def agrees(function: Callable[..., Any], *arguments: Any, strides: bool = True) -> None:
     """The function does on loom what it does on cpu."""
+    on_loom = to_loom(arguments)
     expected = function(*arguments)
-    assert_same(natively(function, *to_loom(arguments)), expected, strides=strides)
+    assert_same(natively(function, *on_loom), expected, strides=strides)
 
 
 def gradients_agree(function: Callable[..., Any], *arguments: Any) -> None:

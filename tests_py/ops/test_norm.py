@@ -81,7 +81,12 @@ def test_channels_last():
 
 
 def test_group_norm():
-    agrees(lambda x, w: F.group_norm(x, 3, w), numbers(4, 6, 8, 8), numbers(6))
+    for shape in ((40, 6, 30, 30), (4, 6, 5), (2, 6)):
+        x = numbers(*shape)
+        agrees(lambda x, w: F.group_norm(x, 3, w), x, numbers(6))
+        gradients_agree(lambda x, w, b: F.group_norm(x, 3, w, b), x, numbers(6), numbers(6))
+    x = numbers(4, 6, 8, 8).contiguous(memory_format=torch.channels_last)
+    gradients_agree(lambda x: F.group_norm(x, 2), x)
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,17 @@ at::Tensor empty_result(c10::IntArrayRef sizes, const at::Tensor& input, const a
   return empty_strided(sizes, strides, input.scalar_type(), input.device());
 }
 
+void check_same_type(const at::Tensor& input, const at::Tensor& weight,
+                     const std::optional<at::Tensor>& bias) {
+  TORCH_CHECK(input.options().type_equal(weight.options()), "Input type (", input.toString(),
+              ") and weight type (", weight.toString(),
+              ") should be the same or input should be a MKLDNN tensor and weight is a dense "
+              "tensor");
+  TORCH_CHECK(!bias || !bias->defined() || input.options().type_equal(bias->options()),
+              "Input type (", input.toString(), ") and bias type (",
+              bias && bias->defined() ? bias->toString() : "", ") should be the same");
+}
+
 double item_cost(const at::Tensor& output, const at::Tensor& input, const at::Tensor& weight,
                  bool transposed) {
   // Every element of the side that has the weight's first channels meets one filter.
@@ -92,6 +103,7 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight,
                        const std::optional<at::Tensor>& bias, c10::IntArrayRef stride,
                        c10::IntArrayRef padding, c10::IntArrayRef dilation, bool transposed,
                        c10::IntArrayRef output_padding, std::int64_t groups) {
+  check_same_type(input, weight, bias);
   const auto sizes =
       transposed
           ? at::native::conv_input_size(input.sizes(), weight.sizes(), padding, output_padding,
@@ -103,8 +115,8 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight,
   const auto kernel = [](const at::Tensor& to, const at::Tensor& in, const at::Tensor& filters,
                          const at::Tensor& added,
                          const Parameters& all) { to.copy_(convolve(in, filters, added, all)); };
-  launch("convolution", cut_forward(output, input, weight, p), kernel, out(output), input,
-         weight, bias, p);
+  launch("convolution", cut_forward(output, input, weight, p), kernel, out(output), input, weight,
+         bias, p);
   return output;
 }
 

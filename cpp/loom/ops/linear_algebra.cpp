@@ -3,6 +3,7 @@
 #include "loom/ops/empty.h"
 #include "loom/ops/structured.h"
 
+#include <ATen/ExpandUtils.h>
 #include <ATen/ops/_addmm_activation_cpu_dispatch.h>
 #include <ATen/ops/_addmm_activation_meta.h>
 #include <ATen/ops/_addmm_activation_ops.h>
@@ -48,6 +49,11 @@ std::int8_t addend_dim(const at::Tensor& result, const at::Tensor& addend, std::
   return own >= 0 && addend.size(own) == result.size(dim) ? static_cast<std::int8_t>(own) : kWhole;
 }
 
+/// Throws PyTorch's message unless the addend broadcasts to the result.
+void check_addend(const at::Tensor& result, const at::Tensor& addend) {
+  if (!at::is_expandable_to(addend.sizes(), result.sizes())) (void)addend.expand(result.sizes());
+}
+
 /// How result = left x right is cut: the dimension of result, left and right that a block is of.
 struct ProductCut {
   std::int8_t result = kWhole, left = kWhole, right = kWhole;
@@ -87,6 +93,7 @@ struct Product {
   static Along split(const std::array<at::Tensor, 1>& outputs, const at::Tensor& addend,
                      const at::Tensor& left, const at::Tensor&, const at::Scalar&,
                      const at::Scalar&, Factors...) {
+    check_addend(outputs[0], addend);
     const ProductCut cut = cut_product(outputs[0], left);
     const std::int8_t added =
         cut.result == kWhole ? kWhole : addend_dim(outputs[0], addend, cut.result);
@@ -100,6 +107,7 @@ struct MatrixVector {
   static Along split(const std::array<at::Tensor, 1>& outputs, const at::Tensor& addend,
                      const at::Tensor& matrix, const at::Tensor&, const at::Scalar&,
                      const at::Scalar&) {
+    check_addend(outputs[0], addend);
     // Rows are read once, from memory: a block is cheap but for that.
     const double cost = 0.5 * static_cast<double>(matrix.size(1));
     return {.dims = {0, addend_dim(outputs[0], addend, 0), 0, kWhole}, .cost = cost};

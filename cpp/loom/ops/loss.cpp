@@ -3,6 +3,7 @@
 #include "loom/ops/structured.h"
 
 #include <ATen/core/Reduction.h>
+#include <ATen/native/Resize.h>
 #include <ATen/ops/glu_cpu_dispatch.h>
 #include <ATen/ops/glu_meta.h>
 #include <ATen/ops/glu_ops.h>
@@ -24,17 +25,39 @@
 namespace loom::ops {
 namespace {
 
-/// One value an element if nothing is reduced, else one block: the kernels reduce after a whole
-/// pass.
-struct ElementLoss {
-  template <class... Argument>
-  static Pointwise split(const std::array<at::Tensor, 1>&, const at::Tensor& self,
-                         const at::Tensor&, std::int64_t reduction, const Argument&...) {
-    const auto elements = static_cast<double>(std::max<std::int64_t>(self.numel(), 1));
-    // A block's worth of work must cover everything for it to be the only one.
-    return {.cost = reduction == at::Reduction::None ? 2 : 1 / elements};
+namespace cpu = at::cpu;
+namespace meta = at::meta;
+namespace op = at::_ops;
+
+/// A loss of every element, which is then reduced: the CPU kernels do the same, but in a result
+/// that they resize.
+template <class Op, class Out, class Meta, detail::Schema<Out>* kCpu>
+struct ReducedLoss {
+  template <class... More>
+  static at::Tensor call(const at::Tensor& self, const at::Tensor& target, std::int64_t reduction,
+                         More... more) {
+    using Form = detail::StructuredForm<Op, Meta, Elementwise<2>, kCpu>;
+    const at::Tensor each = Form::call(self, target, at::Reduction::None, more...);
+    if (reduction == at::Reduction::Mean) return each.mean();
+    return reduction == at::Reduction::Sum ? each.sum() : each;
+  }
+  template <class... More>
+  static at::Tensor& call_out(const at::Tensor& self, const at::Tensor& target,
+                              std::int64_t reduction, More... more, at::Tensor& output) {
+    using Form = detail::StructuredForm<Out, Meta, Elementwise<2>, kCpu>;
+    if (reduction == at::Reduction::None) {
+      return Form::call(self, target, reduction, more..., output);
+    }
+    const at::Tensor reduced = call(self, target, reduction, more...);
+    at::native::resize_output(output, {});
+    return output.copy_(reduced);
   }
 };
+
+using MseLoss =
+    ReducedLoss<op::mse_loss, op::mse_loss_out, meta::structured_mse_loss, cpu::mse_loss_outf>;
+using SmoothL1Loss = ReducedLoss<op::smooth_l1_loss, op::smooth_l1_loss_out,
+                                 meta::structured_smooth_l1_loss, cpu::smooth_l1_loss_outf>;
 
 /// Samples are independent once the weights have been added up.
 struct NllGradient {
@@ -86,17 +109,14 @@ struct MseGradient {
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  namespace cpu = at::cpu;
-  namespace meta = at::meta;
-  namespace op = at::_ops;
+  m.impl("mse_loss", TORCH_FN(MseLoss::call<>));
+  m.impl("mse_loss.out", TORCH_FN(MseLoss::call_out<>));
+  m.impl("smooth_l1_loss", TORCH_FN(SmoothL1Loss::call<double>));
+  m.impl("smooth_l1_loss.out", TORCH_FN(SmoothL1Loss::call_out<double>));
   structured<meta::structured_nll_loss_forward, OneBlock, op::nll_loss_forward_output,
              cpu::nll_loss_forward_outf, op::nll_loss_forward>(m);
   structured<meta::structured_nll_loss_backward, NllGradient, op::nll_loss_backward_grad_input,
              cpu::nll_loss_backward_outf, op::nll_loss_backward>(m);
-  structured<meta::structured_mse_loss, ElementLoss, op::mse_loss_out, cpu::mse_loss_outf,
-             op::mse_loss>(m);
-  structured<meta::structured_smooth_l1_loss, ElementLoss, op::smooth_l1_loss_out,
-             cpu::smooth_l1_loss_outf, op::smooth_l1_loss>(m);
   structured<meta::structured_glu, OneBlock, op::glu_out, cpu::glu_outf, op::glu>(m);
   structured<MseGradientMeta, MseGradient, op::mse_loss_backward_grad_input,
              at::native::mse_loss_backward_out, op::mse_loss_backward>(m);

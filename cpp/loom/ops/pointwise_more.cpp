@@ -90,8 +90,7 @@ struct SameDtypeMeta : at::TensorIteratorBase {
 
 void check_mask(const at::Tensor& self, const at::Tensor& mask) {
   TORCH_CHECK(mask.scalar_type() == c10::kBool,
-              "masked_fill_ only supports boolean masks, but got mask with dtype ",
-              mask.scalar_type());
+              "masked_fill_ only supports boolean masks, but got mask with dtype ", mask.dtype());
   TORCH_CHECK(self.device() == mask.device() || mask.dim() == 0,
               "expected self and mask to be on the same device, but got mask on ", mask.device(),
               " and self on ", self.device());

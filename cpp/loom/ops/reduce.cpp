@@ -33,6 +33,9 @@ namespace {
 namespace cpu = at::cpu;
 
 struct Sum {
+  static c10::ScalarType accumulator(c10::ScalarType dtype) {
+    return c10::isReducedFloatingType(dtype) ? c10::kFloat : dtype;
+  }
   static void part(const at::Tensor& in, c10::IntArrayRef dims, bool keepdim, at::Tensor& to) {
     cpu::sum_outf(in, dims, keepdim, to.scalar_type(), to);
   }
@@ -51,6 +54,7 @@ struct Mean : Sum {
 
 template <auto kCpu>
 struct Extremum {
+  static c10::ScalarType accumulator(c10::ScalarType dtype) { return dtype; }
   static void part(const at::Tensor& in, c10::IntArrayRef dims, bool keepdim, at::Tensor& to) {
     kCpu(in, dims, keepdim, to);
   }
@@ -62,6 +66,7 @@ struct Extremum {
 using LogicFunction = at::Tensor&(const at::Tensor&, at::OptionalIntArrayRef, bool, at::Tensor&);
 template <LogicFunction* kCpu>
 struct Logic {
+  static c10::ScalarType accumulator(c10::ScalarType dtype) { return dtype; }
   static void part(const at::Tensor& in, c10::IntArrayRef dims, bool keepdim, at::Tensor& to) {
     kCpu(in, dims, keepdim, to);
   }

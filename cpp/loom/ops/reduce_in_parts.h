@@ -2,7 +2,8 @@
 #pragma once
 
 // Runs a reduction in parts: blocks reduce chunks of the input to partial results, which are then
-// reduced in their order. `Reduction` has two const members:
+// reduced in their order. `Reduction` has const members:
+//   accumulator(dtype) is the dtype of partial results, for results of `dtype`,
 //   part(in, dims, keepdim, to) reduces a chunk,
 //   combine(parts, reduced_elements, to) reduces dimension 0 of the partial results.
 // Thread: launch_in_parts() any, the rest on a worker.
@@ -12,11 +13,6 @@
 #include <ATen/ops/empty.h>
 
 namespace loom::ops {
-
-/// The dtype partial results are kept in.
-inline c10::ScalarType accumulator(c10::ScalarType dtype) {
-  return c10::isReducedFloatingType(dtype) ? c10::kFloat : dtype;
-}
 
 template <class Reduction>
 void reduce_chunks(Grid& grid, const TensorRef& output, const TensorRef& input,
@@ -31,8 +27,8 @@ void reduce_chunks(Grid& grid, const TensorRef& output, const TensorRef& input,
   }
   at::DimVector sizes{chunks.count()};
   sizes.append(result.sizes().begin(), result.sizes().end());
-  const at::Tensor parts =
-      at::empty(sizes, c10::TensorOptions(c10::kCPU).dtype(accumulator(result.scalar_type())));
+  const at::Tensor parts = at::empty(
+      sizes, c10::TensorOptions(c10::kCPU).dtype(reduction.accumulator(result.scalar_type())));
   grid.run(chunks.count(), [&](std::int64_t index) {
     at::Tensor to = parts.select(0, index);
     reduction.part(chunks.part(input, index), dims, keepdim, to);

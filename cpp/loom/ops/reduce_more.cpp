@@ -3,6 +3,7 @@
 #include "loom/ops/reduce_in_parts.h"
 #include "loom/ops/structured.h"
 
+#include <ATen/native/ReduceOpsUtils.h>
 #include <ATen/ops/all_cpu_dispatch.h>
 #include <ATen/ops/all_meta.h>
 #include <ATen/ops/all_ops.h>
@@ -41,6 +42,12 @@
 #include <ATen/ops/prod_cpu_dispatch.h>
 #include <ATen/ops/prod_meta.h>
 #include <ATen/ops/prod_ops.h>
+#include <ATen/ops/std_native.h>
+#include <ATen/ops/std_ops.h>
+#include <ATen/ops/var_mean_native.h>
+#include <ATen/ops/var_mean_ops.h>
+#include <ATen/ops/var_native.h>
+#include <ATen/ops/var_ops.h>
 
 namespace loom::ops {
 namespace {
@@ -67,6 +74,13 @@ struct AlongKept {
     return cut_kept(self, reduced_dims(self, dims, keepdim), 1, kCost);
   }
 
+  // var, std: (self, dims, correction, keepdim)
+  template <std::size_t kOutputs>
+  static Along split(const std::array<at::Tensor, kOutputs>&, const at::Tensor& self,
+                     at::OptionalIntArrayRef dims, const std::optional<at::Scalar>&, bool keepdim) {
+    return cut_kept(self, reduced_dims(self, dims, keepdim), kOutputs, kCost);
+  }
+
  private:
   static Reduced reduced(const at::Tensor& self, std::int64_t dim, bool keepdim) {
     return reduced_dim(self, dim, keepdim);
@@ -91,6 +105,7 @@ struct Scan {
 struct Norm {
   at::Scalar order;
 
+  static c10::ScalarType accumulator(c10::ScalarType dtype) { return dtype; }
   void part(const at::Tensor& in, c10::IntArrayRef dims, bool keepdim, at::Tensor& to) const {
     const bool complex = in.is_complex();
     const auto dtype = complex ? c10::toComplexType(to.scalar_type()) : to.scalar_type();
@@ -120,6 +135,20 @@ struct VectorNorm {
       launch_cpu<kCpu>(name, cut_kept(self, reduced, 1, kCost), outputs, self, order, dims, keepdim,
                        dtype);
     }
+  }
+};
+
+template <int kOutputs>
+struct VarianceMeta : at::impl::MetaBase {
+  void meta(const at::Tensor& self, at::OptionalIntArrayRef dims, at::OptionalScalarRef,
+            bool keepdim) {
+    TORCH_CHECK(self.is_floating_point() || self.is_complex(),
+                "std and var only support floating point and complex dtypes");
+    const auto mask = at::native::make_dim_mask(dims, self.dim());
+    const auto shape = at::native::shape_from_dim_mask(self, mask, keepdim);
+    const auto real = self.options().dtype(c10::toRealValueType(self.scalar_type()));
+    set_output_raw_strided(0, shape, {}, real);
+    if constexpr (kOutputs == 2) set_output_raw_strided(1, shape, {}, self.options());
   }
 };
 
@@ -166,6 +195,12 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
              op::cumsum_>(m);
   structured<meta::structured_cumprod, Scan, op::cumprod_out, cpu::cumprod_outf, op::cumprod,
              op::cumprod_>(m);
+  structured<VarianceMeta<1>, AlongKept<4>, op::var_correction_out, at::native::var_out,
+             op::var_correction>(m);
+  structured<VarianceMeta<1>, AlongKept<4>, op::std_correction_out, at::native::std_out,
+             op::std_correction>(m);
+  structured<VarianceMeta<2>, AlongKept<4>, op::var_mean_correction_out,
+             at::native::var_mean_correction_out, op::var_mean_correction>(m);
   m.impl("max", TORCH_FN(max));
   m.impl("min", TORCH_FN(min));
 }
