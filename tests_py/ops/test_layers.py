@@ -123,7 +123,7 @@ OPTIMIZERS = {
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_optimizers(name):
-    parameters = [numbers(300, 700), numbers(5), numbers(40, 30).t(), numbers(())]
+    parameters = [numbers(300, 700), numbers(5), numbers(40, 30).t(), numbers()]
     mine, theirs = to_loom(parameters), [x.clone() for x in parameters]
     steps = OPTIMIZERS[name](theirs), OPTIMIZERS[name](mine)
     for step in range(3):

@@ -2,6 +2,7 @@
 """Pointwise operators: values, layouts, broadcasting, promotion, out=, in place, gradients."""
 
 import operator
+import re
 
 import pytest
 import torch
@@ -11,7 +12,9 @@ from torch.testing._internal.common_methods_invocations import op_db
 F = torch.nn.functional
 
 # Whose samples of op_db are compared, in every dtype below that the operator takes.
-NAMES = """
+NAMES = re.findall(
+    r"\S+",
+    """
 abs acos acosh add addcdiv addcmul asin asinh atan atan2 atanh bitwise_and bitwise_left_shift
 bitwise_not bitwise_or bitwise_right_shift bitwise_xor ceil clamp clamp_max clamp_min copysign cos
 cosh div eq erf erfc erfinv exp exp2 expm1 floor fmax fmin fmod frac gcd ge gt heaviside hypot
@@ -23,7 +26,8 @@ nn.functional.leaky_relu nn.functional.elu nn.functional.hardtanh nn.functional.
 nn.functional.hardsigmoid nn.functional.softplus nn.functional.softshrink nn.functional.hardshrink
 nn.functional.threshold nn.functional.relu6 i0 lgamma digamma polygamma sinc special.entr
 special.erfcx special.i1 special.ndtri special.xlog1py special.zeta
-""".split()
+""",
+)
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.bool, torch.complex64]
 
 INFOS = {(op.name, op.variant_test_name): op for op in op_db if op.name in NAMES}
