@@ -57,10 +57,11 @@ def rows(where: str) -> list[list[str]]:
 
 def main() -> None:
     describe("products and a*b+c, seconds per call (cpu / loom: more than 1 is faster than cpu)")
-    results = rows("quiet")
+    header = ["operation", "host", "calls", "cpu", "loom", "cpu / loom"]
+    table(header, rows("quiet"))
     with busy_process():
-        results += rows("busy")
-    table(["operation", "host", "calls", "cpu", "loom", "cpu / loom"], results)
+        print()
+        table(header, rows("busy"))
 
 
 if __name__ == "__main__":

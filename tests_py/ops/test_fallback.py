@@ -66,6 +66,12 @@ def swap_storage(x: torch.Tensor) -> None:
     x.set_(torch.arange(8.0))
 
 
+@define("conjugate_lazily(Tensor(a!) x) -> Tensor(a!)")
+def conjugate_lazily(x: torch.Tensor) -> torch.Tensor:
+    torch._C._set_conj(x, not x.is_conj())
+    return x
+
+
 @define("fails(Tensor x, str kind) -> Tensor")
 def fails(x: torch.Tensor, kind: str) -> torch.Tensor:
     raise {"value": ValueError, "index": IndexError, "type": TypeError}[kind]("as on cpu")
@@ -176,6 +182,31 @@ def test_replaced_storage_comes_back() -> None:
     x = torch.zeros(2, device="loom")
     swap_storage(x)
     assert x.tolist() == list(range(8))
+
+
+def test_conjugate_bit_that_the_operator_sets_comes_back() -> None:
+    x = torch.tensor([1 + 2j, 3 - 1j])
+    got, wanted = x.to("loom"), x.clone()
+    assert conjugate_lazily(got) is got
+    assert torch.equal(got.cpu(), conjugate_lazily(wanted))
+    lu, pivots = torch.linalg.lu_factor(torch.randn(3, 3, dtype=torch.complex64))
+    right = torch.randn(4, 3, dtype=torch.complex64)
+    on_loom = torch.linalg.lu_solve(*(t.to("loom") for t in (lu, pivots, right)), left=False)
+    torch.testing.assert_close(on_loom.cpu(), torch.linalg.lu_solve(lu, pivots, right, left=False))
+
+
+def test_operator_sees_whether_a_gradient_is_wanted() -> None:
+    x = torch.ones(2, device="loom")
+    for wanted in (False, True):
+        double(x.requires_grad_(wanted))
+    assert [seen.requires_grad for seen in SEEN] == [False, True]
+
+
+def test_out_of_an_operator_that_knows_devices_by_name() -> None:
+    x = torch.tensor([1.0, 2.0, 2.0], device="loom")
+    out = torch.empty(0, device="loom"), torch.empty(0, dtype=torch.int64, device="loom")
+    torch.mode(x, out=out)
+    assert out[0].item() == 2
 
 
 def test_lists_and_optional_tensors_go_in_and_out() -> None:

@@ -163,16 +163,19 @@ at::Tensor CpuArguments::to_cpu(const at::Tensor& tensor) {
   }
   if (is_sparse(tensor)) {
     const auto part_to_cpu = [this](const at::Tensor& part) { return to_cpu(part); };
-    at::Tensor cpu = make_sparse(tensor, c10::kCPU, part_to_cpu);
-    tensors_.push_back({tensor, cpu});
-    return cpu;
+    return remember(tensor, make_sparse(tensor, c10::kCPU, part_to_cpu));
   }
   at::Tensor cpu = at::detail::make_tensor<c10::TensorImpl>(
       cpu_storage(tensor.storage()), c10::DispatchKeySet(c10::DispatchKey::CPU), tensor.dtype());
   copy_geometry(tensor, cpu);
   copy_bits(tensor, cpu);
-  tensors_.push_back({tensor, cpu});
-  return cpu;
+  return remember(tensor, std::move(cpu));
+}
+
+at::Tensor CpuArguments::remember(const at::Tensor& device, at::Tensor cpu) {
+  // Some kernels ask whether there will be a backward pass that needs a further result of theirs.
+  if (device.requires_grad()) cpu.set_requires_grad(true);
+  return tensors_.emplace_back(device, std::move(cpu)).cpu;
 }
 
 c10::Storage CpuArguments::cpu_storage(const c10::Storage& storage) {
@@ -223,6 +226,9 @@ void CpuArguments::write_back() {
       device->set_nbytes(cpu->nbytes());
     }
     if (!same_geometry(pair.device, pair.cpu)) copy_geometry(pair.cpu, pair.device);
+    // Operators that solve for the conjugate set the bit on their result instead of a pass over it.
+    if (pair.device.is_conj() != pair.cpu.is_conj()) pair.device._set_conj(pair.cpu.is_conj());
+    if (pair.device.is_neg() != pair.cpu.is_neg()) pair.device._set_neg(pair.cpu.is_neg());
   }
 }
 

@@ -47,6 +47,7 @@ class CpuArguments {
 
   c10::IValue to_cpu(const c10::IValue& value, const c10::Argument& argument);
   at::Tensor to_cpu(const at::Tensor& tensor);
+  at::Tensor remember(const at::Tensor& device, at::Tensor cpu);
   c10::Storage cpu_storage(const c10::Storage& storage);
   at::Generator cpu_generator(const std::optional<at::Generator>& generator);
   void seed_default_generator();

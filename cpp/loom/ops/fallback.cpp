@@ -94,6 +94,10 @@ void prefer_cpu_kernels(torch::Library& library, c10::DispatchKey cpu_key) {
 TORCH_LIBRARY_IMPL(_, PrivateUse1, library) {
   library.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
 }
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
+  // Its default for any device refuses those that it does not know by name.
+  library.impl("mode.values", torch::CppFunction::makeFromBoxedFunction<&fallback>());
+}
 TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, library) {
   library.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
 }
