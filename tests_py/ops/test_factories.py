@@ -149,6 +149,25 @@ def test_fill_and_zero_on_any_layout(dtype: torch.dtype) -> None:
         assert ours.count_nonzero().item() == 0
 
 
+def test_zero_tensors_have_no_memory_and_act_as_zeros() -> None:
+    zero = torch._efficientzerotensor((2, 3), device="loom")
+    assert zero.device == torch.device("loom", 0)
+    assert zero._is_zerotensor()
+    assert zero.data_ptr() == 0
+    assert zero.tolist() == torch.zeros(2, 3).tolist()
+    x = torch.arange(6.0, device="loom").view(2, 3)
+    assert torch.equal(x + zero, x)
+    assert torch.equal(x.clone().copy_(zero), torch.zeros_like(x))
+    assert (x * zero).clone().count_nonzero().item() == 0
+    assert zero.cpu().tolist() == torch.zeros(2, 3).tolist()
+
+
+def test_gradient_that_vanishes() -> None:
+    x = torch.randn(3, device="loom", requires_grad=True)
+    (gradient,) = torch.autograd.grad(torch.sgn(x).sum(), [x])
+    assert gradient.tolist() == [0, 0, 0]
+
+
 def test_large_fill_touches_every_element_and_no_other() -> None:
     x = torch.zeros(3_000_001 + 2, device="loom")
     x[1:-1].fill_(1)

@@ -59,9 +59,23 @@ at::Tensor empty_strided_op(c10::IntArrayRef sizes, c10::IntArrayRef strides,
   return tensor;
 }
 
+// Zeros without memory, which autograd's formulas use for gradients that vanish.
+at::Tensor efficient_zero_tensor(c10::IntArrayRef sizes, std::optional<c10::ScalarType> dtype,
+                                 std::optional<c10::Layout> layout,
+                                 std::optional<c10::Device> device,
+                                 std::optional<bool> pin_memory) {
+  check_options(layout, pin_memory);
+  at::native::ZeroTensorAllocator no_memory(device_of(device));
+  constexpr c10::DispatchKeySet kKeys(
+      {c10::DispatchKey::PrivateUse1, c10::DispatchKey::ZeroTensor});
+  return at::detail::empty_generic(sizes, &no_memory, kKeys, c10::dtype_or_default(dtype),
+                                   std::nullopt);
+}
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
+  library.impl("_efficientzerotensor", efficient_zero_tensor);
   library.impl("empty.memory_format", empty_memory_format);
   library.impl("empty_strided", empty_strided_op);
 }
