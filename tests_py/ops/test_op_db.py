@@ -3,7 +3,8 @@
 
 import pytest
 from op_db_differences import DIFFERENCES, NOT_COMPARED
-from op_db_sweep import Row, agreement, by_name, sweep
+from op_db_sweep import Worker, agreement, by_name, sweep
+from op_db_worker import Row
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -30,3 +31,20 @@ def test_the_table_lists_nothing_that_agrees(rows: list[Row]) -> None:
 def test_97_percent_of_the_names_agree(rows: list[Row]) -> None:
     assert len(by_name(rows)) > 600
     assert agreement(rows) >= 97.0
+
+
+def test_a_crash_is_the_row_of_its_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    ask = Worker.ask
+
+    def ask_and_crash(self: Worker, index: int) -> Row | None:
+        if self.entries[index][0] == "sin":
+            self.kill()
+        return ask(self, index)
+
+    monkeypatch.setattr(Worker, "ask", ask_and_crash)
+    rows = sweep("cpu", workers=1, only=["cos", "sin", "tan"])
+    assert [(row.name, row.status) for row in rows] == [
+        ("cos", "agrees"),
+        ("sin", "crash"),
+        ("tan", "agrees"),
+    ]
