@@ -25,8 +25,17 @@ using BlockFunction = void (*)(void* context, std::int64_t block);
 constexpr std::int64_t kMaxHelperSpinNs = 10'000;
 // Each thread that is woken wakes more in turn, so that publishing stays cheap.
 constexpr int kWakesAtOnce = 2;
+// A grid is divided into at most as many shares: publishing has to reset each.
+constexpr int kMaxShares = 16;
 
 thread_local bool t_inside_block = false;
+
+/// A range of a grid's blocks that has not been claimed yet: [next, end).
+struct alignas(64) Share {
+  // Claims only divide numbers; Slot::entered orders the data: relaxed.
+  std::atomic<std::int64_t> next{0};
+  std::int64_t end = 0;  // written as the rest of a slot
+};
 
 /// The place of one published grid. Slots are never freed, so that a helper that comes too late
 /// finds a closed slot and not the stack of a publisher that has returned.
@@ -48,8 +57,11 @@ struct alignas(64) Slot {
   std::int64_t blocks = 0;
   std::exception_ptr error;  // written by the one who changes `failed` to true
   std::atomic<bool> failed{false};
-  // Claims only divide numbers; `entered` orders the data: relaxed.
-  alignas(64) std::atomic<std::int64_t> next{0};
+  int share_count = 1;
+  // Every core begins with a share of its own, the same one in every grid: what it reads in a chain
+  // of grids over the same memory is then mostly what it wrote, and still in its cache. When that
+  // share is used up it takes from the next ones.
+  std::array<Share, kMaxShares> shares;
 
   bool enter() noexcept {
     if ((entered.fetch_add(1, std::memory_order_acquire) & kClosed) == 0) return true;
@@ -62,9 +74,40 @@ struct alignas(64) Slot {
     if ((before & kPublisherSleeps) != 0 && (before & kCount) == 1) futex_wake(entered, 1);
   }
 
-  bool claim(std::int64_t& block) noexcept {
-    block = next.fetch_add(1, std::memory_order_relaxed);
-    return block < blocks;
+  void divide(std::int64_t count, int cores) noexcept {
+    blocks = count;
+    share_count = static_cast<int>(std::min<std::int64_t>({count, cores, kMaxShares}));
+    for (int i = 0; i < share_count; ++i) {
+      Share& share = shares[static_cast<std::size_t>(i)];
+      share.next.store(count * i / share_count, std::memory_order_relaxed);
+      share.end = count * (i + 1) / share_count;
+    }
+  }
+
+  /// The share that core `rank` of `cores` begins with.
+  [[nodiscard]] int home(int rank, int cores) const noexcept { return rank * share_count / cores; }
+
+  /// Claims a block of share `*share` or of one after it, which `*share` then becomes. Returns false
+  /// when a whole round has found none.
+  bool claim(int* share, std::int64_t* block) noexcept {
+    for (int tried = 0; tried < share_count; ++tried) {
+      Share& from = shares[static_cast<std::size_t>(*share)];
+      if (from.next.load(std::memory_order_relaxed) < from.end) {
+        *block = from.next.fetch_add(1, std::memory_order_relaxed);
+        if (*block < from.end) return true;
+      }
+      *share = *share + 1 == share_count ? 0 : *share + 1;
+    }
+    return false;
+  }
+
+  [[nodiscard]] std::int64_t unclaimed() const noexcept {
+    std::int64_t sum = 0;
+    for (int i = 0; i < share_count; ++i) {
+      const Share& share = shares[static_cast<std::size_t>(i)];
+      sum += std::max<std::int64_t>(share.end - share.next.load(std::memory_order_relaxed), 0);
+    }
+    return sum;
   }
 
   void run_block(std::int64_t block) noexcept {
@@ -84,7 +127,7 @@ struct alignas(64) Slot {
   void fail(std::exception_ptr thrown) noexcept {
     // Relaxed: `error` is read after everybody has left.
     if (!failed.exchange(true, std::memory_order_relaxed)) error = std::move(thrown);
-    next.store(blocks, std::memory_order_relaxed);
+    for (Share& share : shares) share.next.store(share.end, std::memory_order_relaxed);
   }
 
   void close_and_wait(std::int64_t spin_ns) noexcept;
@@ -127,7 +170,8 @@ struct Cores::State {
   std::atomic<bool> stop{false};
   std::int64_t worker_spin_ns = 0;
   std::int64_t helper_spin_ns = 0;
-  int helpers = 0;
+  int cores = 1;    // what shares are made for; never changes
+  int helpers = 0;  // less when the system gives no more threads
 
   // Acquire / release: who sees it set does without the mutex.
   std::atomic<bool> started{false};
@@ -139,8 +183,8 @@ struct Cores::State {
   void publish(int index, std::int64_t blocks, BlockFunction function, void* context, int priority);
   void wake(std::int64_t useful) noexcept;
   void stop_helpers() noexcept;
-  void help();
-  bool help_once(std::uint32_t seen) noexcept;
+  void help(int rank);
+  bool help_once(int rank, std::uint32_t seen) noexcept;
   int best_open_slot() const noexcept;
   void idle(std::uint32_t seen) noexcept;
 };
@@ -151,7 +195,7 @@ void Cores::State::start(const std::vector<int>& cpus, int device) {
   try {
     for (int i = 0; i < helpers; ++i) {
       threads.push_back(std::make_unique<LoomThread>(
-          detail::concat("loom", device, "/c", i + 1), cpus, [this] { help(); },
+          detail::concat("loom", device, "/c", i + 1), cpus, [this, i] { help(i + 1); },
           [this] { stop_helpers(); }));
     }
   } catch (const std::system_error&) {
@@ -178,9 +222,8 @@ void Cores::State::publish(int index, std::int64_t blocks, BlockFunction functio
   Slot& slot = slots[static_cast<std::size_t>(index)];
   slot.function = function;
   slot.context = context;
-  slot.blocks = blocks;
   slot.failed.store(false, std::memory_order_relaxed);
-  slot.next.store(0, std::memory_order_relaxed);
+  slot.divide(blocks, cores);
   slot.priority.store(priority, std::memory_order_relaxed);
   slot.entered.fetch_and(~Slot::kClosed, std::memory_order_release);
   open.fetch_or(std::uint64_t{1} << index, std::memory_order_relaxed);
@@ -207,11 +250,11 @@ void Cores::State::stop_helpers() noexcept {
   futex_wake(signal);
 }
 
-void Cores::State::help() {
+void Cores::State::help(int rank) {
   for (;;) {
     const std::uint32_t seen = signal.load(std::memory_order_acquire);
     if (stop.load(std::memory_order_relaxed)) return;
-    if (!help_once(seen)) idle(seen);
+    if (!help_once(rank, seen)) idle(seen);
   }
 }
 
@@ -231,15 +274,16 @@ int Cores::State::best_open_slot() const noexcept {
 }
 
 // Runs blocks of the most urgent grid, until it has no more or another grid is published.
-bool Cores::State::help_once(std::uint32_t seen) noexcept {
+bool Cores::State::help_once(int rank, std::uint32_t seen) noexcept {
   const int index = best_open_slot();
   if (index < 0) return false;
   Slot& slot = slots[static_cast<std::size_t>(index)];
   if (!slot.enter()) return true;
-  wake(slot.blocks - slot.next.load(std::memory_order_relaxed) - 1);
+  wake(slot.unclaimed() - 1);
+  int share = slot.home(rank, cores);
   std::int64_t block = 0;
   for (;;) {
-    if (!slot.claim(block)) {
+    if (!slot.claim(&share, &block)) {
       open.fetch_and(~(std::uint64_t{1} << index), std::memory_order_relaxed);
       break;
     }
@@ -264,6 +308,7 @@ void Cores::State::idle(std::uint32_t seen) noexcept {
 Cores::Cores(int count, std::vector<int> cpus, int device)
     : count_(count), cpus_(std::move(cpus)), device_(device), state_(std::make_unique<State>()) {
   LOOM_CHECK(count >= 1, "Cores(): expected at least one core, got ", count);
+  state_->cores = count;
   state_->helpers = count - 1;
   state_->worker_spin_ns = options().spin_ns;
   state_->helper_spin_ns = std::min(options().spin_ns, kMaxHelperSpinNs);
@@ -294,7 +339,9 @@ void Cores::run_erased(std::int64_t blocks, BlockFunction function, void* contex
   Slot& slot = state.slots[static_cast<std::size_t>(index)];
   const std::uint64_t bit = std::uint64_t{1} << index;
   state.publish(index, blocks, function, context, priority);
-  for (std::int64_t block = 0; slot.claim(block);) slot.run_block(block);
+  int share = 0;
+  std::int64_t block = 0;
+  while (slot.claim(&share, &block)) slot.run_block(block);
   state.open.fetch_and(~bit, std::memory_order_relaxed);
   slot.close_and_wait(state.worker_spin_ns);
   std::exception_ptr error = std::exchange(slot.error, nullptr);
