@@ -38,6 +38,7 @@ test: $(DONE)/gtest install
 # One build tree serves the wheel, the tests and the benchmarks: nothing is compiled twice.
 install: $(DONE)/torch
 	$(PIP) install -v --no-build-isolation -C build-dir=$(BUILD) $(define) '.[demo,test]'
+	cd / && $(PY) -c 'import torch; torch.empty(1, device="loom")'
 
 lint: $(DONE)/lint
 	pre-commit run --all-files
