@@ -30,8 +30,12 @@ target_compile_definitions(loom_flags INTERFACE $<$<BOOL:${LOOM_CHECKS}>:LOOM_CH
 if(LOOM_SANITIZER)
   target_compile_options(
     loom_flags
-    INTERFACE -fsanitize=${LOOM_SANITIZER} -fno-omit-frame-pointer -g -fno-sanitize-recover=all
+    INTERFACE -fsanitize=${LOOM_SANITIZER} -fno-omit-frame-pointer -g1 -fno-sanitize-recover=all
   )
+  if(LOOM_SANITIZER MATCHES "undefined")
+    # libtorch hides the type information of classes that its headers show.
+    target_compile_options(loom_flags INTERFACE -fno-sanitize=vptr)
+  endif()
   target_link_options(loom_flags INTERFACE -fsanitize=${LOOM_SANITIZER})
 endif()
 target_link_libraries(loom_flags INTERFACE Threads::Threads)

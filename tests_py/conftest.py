@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 # Before torch is imported: loom reads its variables at the first use.
 os.environ.setdefault("LOOM_DEVICES", "2")
+# Grids of blocks are shared between cores on a host of any size.
+os.environ.setdefault("LOOM_THREADS", "2")
 
 import pytest
 import torch
