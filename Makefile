@@ -76,7 +76,7 @@ $(DONE)/venv:
 	  sys.exit(not (pathlib.Path(sysconfig.get_path("include")) / "Python.h").exists())' \
 	  || tools/need.sh python3-dev
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) install --quiet 'cmake>=3.25' ninja 'scikit-build-core>=0.10'
+	$(PIP) install --quiet 'cmake>=3.25' ninja pyyaml 'scikit-build-core>=0.10'
 	mkdir -p $(DONE) && touch $@
 
 $(DONE)/torch: | $(DONE)/venv

@@ -4,20 +4,11 @@
 
 #include <ATen/core/Reduction.h>
 #include <ATen/native/Resize.h>
-#include <ATen/ops/glu_cpu_dispatch.h>
-#include <ATen/ops/glu_meta.h>
-#include <ATen/ops/glu_ops.h>
 #include <ATen/ops/mse_loss_backward_native.h>
 #include <ATen/ops/mse_loss_backward_ops.h>
 #include <ATen/ops/mse_loss_cpu_dispatch.h>
 #include <ATen/ops/mse_loss_meta.h>
 #include <ATen/ops/mse_loss_ops.h>
-#include <ATen/ops/nll_loss_backward_cpu_dispatch.h>
-#include <ATen/ops/nll_loss_backward_meta.h>
-#include <ATen/ops/nll_loss_backward_ops.h>
-#include <ATen/ops/nll_loss_forward_cpu_dispatch.h>
-#include <ATen/ops/nll_loss_forward_meta.h>
-#include <ATen/ops/nll_loss_forward_ops.h>
 #include <ATen/ops/smooth_l1_loss_cpu_dispatch.h>
 #include <ATen/ops/smooth_l1_loss_meta.h>
 #include <ATen/ops/smooth_l1_loss_ops.h>
@@ -59,22 +50,6 @@ using MseLoss =
 using SmoothL1Loss = ReducedLoss<op::smooth_l1_loss, op::smooth_l1_loss_out,
                                  meta::structured_smooth_l1_loss, cpu::smooth_l1_loss_outf>;
 
-/// Samples are independent once the weights have been added up.
-struct NllGradient {
-  static Along split(const std::array<at::Tensor, 1>& outputs, const at::Tensor& grad,
-                     const at::Tensor& self, const at::Tensor& target,
-                     const std::optional<at::Tensor>&, std::int64_t, std::int64_t,
-                     const at::Tensor&) {
-    constexpr std::int8_t kWhole = SlicePlan::kWhole;
-    if (self.dim() != 2 || target.dim() != 1) {
-      return {.dims = {kWhole, kWhole, kWhole, kWhole, kWhole, kWhole}};
-    }
-    const std::int8_t grads = grad.dim() == 1 ? 0 : kWhole;
-    return {.dims = {0, grads, 0, 0, kWhole, kWhole},
-            .cost = static_cast<double>(outputs[0].size(1))};
-  }
-};
-
 struct MseGradientMeta : at::TensorIteratorBase {
   void meta(const at::Tensor& grad, const at::Tensor& self, const at::Tensor& target,
             std::int64_t) {
@@ -113,11 +88,6 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("mse_loss.out", TORCH_FN(MseLoss::call_out<>));
   m.impl("smooth_l1_loss", TORCH_FN(SmoothL1Loss::call<double>));
   m.impl("smooth_l1_loss.out", TORCH_FN(SmoothL1Loss::call_out<double>));
-  structured<meta::structured_nll_loss_forward, OneBlock, op::nll_loss_forward_output,
-             cpu::nll_loss_forward_outf, op::nll_loss_forward>(m);
-  structured<meta::structured_nll_loss_backward, NllGradient, op::nll_loss_backward_grad_input,
-             cpu::nll_loss_backward_outf, op::nll_loss_backward>(m);
-  structured<meta::structured_glu, OneBlock, op::glu_out, cpu::glu_outf, op::glu>(m);
   structured<MseGradientMeta, MseGradient, op::mse_loss_backward_grad_input,
              at::native::mse_loss_backward_out, op::mse_loss_backward>(m);
 }

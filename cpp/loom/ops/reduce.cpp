@@ -1,130 +1,59 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Reductions that may be done in parts: sums, means, extrema, products and logic.
-#include "loom/ops/reduce_in_parts.h"
-#include "loom/ops/structured.h"
+// Reductions that ATen has no structured form of: variances and extrema of whole tensors.
+#include "loom/ops/policy/along_kept.h"
 
-#include <ATen/ops/all_cpu_dispatch.h>
-#include <ATen/ops/all_meta.h>
-#include <ATen/ops/all_ops.h>
+#include <ATen/native/ReduceOpsUtils.h>
 #include <ATen/ops/amax.h>
-#include <ATen/ops/amax_cpu_dispatch.h>
-#include <ATen/ops/amax_meta.h>
-#include <ATen/ops/amax_ops.h>
 #include <ATen/ops/amin.h>
-#include <ATen/ops/amin_cpu_dispatch.h>
-#include <ATen/ops/amin_meta.h>
-#include <ATen/ops/amin_ops.h>
-#include <ATen/ops/any_cpu_dispatch.h>
-#include <ATen/ops/any_meta.h>
-#include <ATen/ops/any_ops.h>
-#include <ATen/ops/div_cpu_dispatch.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/mean_cpu_dispatch.h>
-#include <ATen/ops/mean_meta.h>
-#include <ATen/ops/mean_ops.h>
-#include <ATen/ops/scalar_tensor.h>
-#include <ATen/ops/sum_cpu_dispatch.h>
-#include <ATen/ops/sum_meta.h>
-#include <ATen/ops/sum_ops.h>
+#include <ATen/ops/std_native.h>
+#include <ATen/ops/std_ops.h>
+#include <ATen/ops/var_mean_native.h>
+#include <ATen/ops/var_mean_ops.h>
+#include <ATen/ops/var_native.h>
+#include <ATen/ops/var_ops.h>
 
 namespace loom::ops {
 namespace {
 
-namespace cpu = at::cpu;
-
-struct Sum {
-  static c10::ScalarType accumulator(c10::ScalarType dtype) {
-    return c10::isReducedFloatingType(dtype) ? c10::kFloat : dtype;
-  }
-  static void part(const at::Tensor& in, c10::IntArrayRef dims, bool keepdim, at::Tensor& to) {
-    cpu::sum_outf(in, dims, keepdim, to.scalar_type(), to);
-  }
-  static void combine(const at::Tensor& parts, double, at::Tensor& to) {
-    cpu::sum_outf(parts, c10::IntArrayRef{0}, false, to.scalar_type(), to);
-  }
-};
-
-struct Mean : Sum {
-  static void combine(const at::Tensor& parts, double reduced_elements, at::Tensor& to) {
-    at::Tensor sum = at::empty(to.sizes(), parts.options());
-    Sum::combine(parts, reduced_elements, sum);
-    cpu::div_outf(sum, at::scalar_tensor(reduced_elements, at::kDouble), to);
+template <int kOutputs>
+struct VarianceMeta : at::impl::MetaBase {
+  void meta(const at::Tensor& self, at::OptionalIntArrayRef dims, at::OptionalScalarRef,
+            bool keepdim) {
+    TORCH_CHECK(self.is_floating_point() || self.is_complex(),
+                "std and var only support floating point and complex dtypes");
+    const auto mask = at::native::make_dim_mask(dims, self.dim());
+    const auto shape = at::native::shape_from_dim_mask(self, mask, keepdim);
+    const auto real = self.options().dtype(c10::toRealValueType(self.scalar_type()));
+    set_output_raw_strided(0, shape, {}, real);
+    if constexpr (kOutputs == 2) set_output_raw_strided(1, shape, {}, self.options());
   }
 };
 
-template <auto kCpu>
-struct Extremum {
-  static c10::ScalarType accumulator(c10::ScalarType dtype) { return dtype; }
-  static void part(const at::Tensor& in, c10::IntArrayRef dims, bool keepdim, at::Tensor& to) {
-    kCpu(in, dims, keepdim, to);
-  }
-  static void combine(const at::Tensor& parts, double, at::Tensor& to) {
-    kCpu(parts, {0}, false, to);
-  }
-};
+at::Tensor max(const at::Tensor& self) {
+  TORCH_CHECK(self.numel() > 0,
+              "max(): Expected reduction dim to be specified for input.numel() == 0. Specify the "
+              "reduction dim with the 'dim' argument.");
+  return at::amax(self);
+}
 
-using LogicFunction = at::Tensor&(const at::Tensor&, at::OptionalIntArrayRef, bool, at::Tensor&);
-template <LogicFunction* kCpu>
-struct Logic {
-  static c10::ScalarType accumulator(c10::ScalarType dtype) { return dtype; }
-  static void part(const at::Tensor& in, c10::IntArrayRef dims, bool keepdim, at::Tensor& to) {
-    kCpu(in, dims, keepdim, to);
-  }
-  static void combine(const at::Tensor& parts, double, at::Tensor& to) {
-    kCpu(parts, c10::IntArrayRef{0}, false, to);
-  }
-};
-
-/// Policy of reductions over several dimensions. kCost is that of one element.
-template <class Reduction, int kCost>
-struct InParts {
-  static constexpr bool kProbesDtypes = true;
-
-  // (self, dims, keepdim, ...)
-  template <auto kCpu, class Dims, class... More>
-  static void launch(const char* name, const std::array<at::Tensor, 1>& outputs,
-                     const at::Tensor& self, const Dims& dims, bool keepdim, const More&... more) {
-    const Reduced reduced = reduced_dims(self, dims, keepdim);
-    if (const auto chunks = cut_reduced(self, reduced, kCost)) {
-      launch_in_parts(name, Reduction{}, outputs[0], self, *chunks, reduced);
-    } else {
-      launch_cpu<kCpu>(name, cut_kept(self, reduced, 1, kCost), outputs, self, dims, keepdim,
-                       more...);
-    }
-  }
-
-  // (self)
-  template <auto kCpu>
-  static void launch(const char* name, const std::array<at::Tensor, 1>& outputs,
-                     const at::Tensor& self) {
-    const Reduced reduced = reduced_dims(self, std::nullopt, false);
-    if (const auto chunks = cut_reduced(self, reduced, kCost)) {
-      launch_in_parts(name, Reduction{}, outputs[0], self, *chunks, reduced);
-    } else {
-      launch_cpu<kCpu>(name, Whole{}, outputs, self);
-    }
-  }
-};
-
+at::Tensor min(const at::Tensor& self) {
+  TORCH_CHECK(self.numel() > 0,
+              "min(): Expected reduction dim to be specified for input.numel() == 0. Specify the "
+              "reduction dim with the 'dim' argument.");
+  return at::amin(self);
+}
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  namespace meta = at::meta;
   namespace op = at::_ops;
-  using Amax = Extremum<cpu::amax_outf>;
-  using Amin = Extremum<cpu::amin_outf>;
-  using Any = Logic<cpu::any_outf>;
-  using All = Logic<cpu::all_outf>;
-  structured<meta::structured_sum_dim_IntList, InParts<Sum, 1>, op::sum_IntList_out, cpu::sum_outf,
-             op::sum_dim_IntList>(m);
-  structured<meta::structured_mean_dim, InParts<Mean, 1>, op::mean_out, cpu::mean_outf,
-             op::mean_dim>(m);
-  structured<meta::structured_amax, InParts<Amax, 1>, op::amax_out, cpu::amax_outf, op::amax>(m);
-  structured<meta::structured_amin, InParts<Amin, 1>, op::amin_out, cpu::amin_outf, op::amin>(m);
-  structured<meta::structured_any, InParts<Any, 1>, op::any_all_out, cpu::any_outf, op::any>(m);
-  structured<meta::structured_all, InParts<All, 1>, op::all_all_out, cpu::all_outf, op::all>(m);
-  structured<meta::structured_any_dim, InParts<Any, 1>, op::any_out, cpu::any_outf, op::any_dim>(m);
-  structured<meta::structured_all_dim, InParts<All, 1>, op::all_out, cpu::all_outf, op::all_dim>(m);
+  structured<VarianceMeta<1>, AlongKept<4>, op::var_correction_out, at::native::var_out,
+             op::var_correction>(m);
+  structured<VarianceMeta<1>, AlongKept<4>, op::std_correction_out, at::native::std_out,
+             op::std_correction>(m);
+  structured<VarianceMeta<2>, AlongKept<4>, op::var_mean_correction_out,
+             at::native::var_mean_correction_out, op::var_mean_correction>(m);
+  m.impl("max", TORCH_FN(max));
+  m.impl("min", TORCH_FN(min));
 }
 
 }  // namespace loom::ops

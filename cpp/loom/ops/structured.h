@@ -76,7 +76,9 @@ struct OutputsFirst {
     auto all = std::forward_as_tuple(arguments...);
     [&]<std::size_t... kOut, std::size_t... kIn>(std::index_sequence<kOut...>,
                                                  std::index_sequence<kIn...>) {
+      const KeptBits bits[] = {KeptBits(std::get<kOut>(all))...};
       kCpu(std::get<kOutputs + kIn>(all)..., std::get<kOut>(all)...);
+      for (const KeptBits& kept : bits) kept.restore();
     }(std::make_index_sequence<kOutputs>{}, std::make_index_sequence<kInputs>{});
   }
 };

@@ -45,6 +45,13 @@ at::Tensor make_alias(const TensorView& view) {
   return alias;
 }
 
+void KeptBits::make_pass() const {
+  const at::Tensor values = alias_.clone();
+  alias_._set_conj(conj_);
+  alias_._set_neg(neg_);
+  alias_.copy_(values);
+}
+
 TensorRef::TensorRef(const at::Tensor& tensor, bool writes) {
   if (!tensor.defined()) return;
   c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();

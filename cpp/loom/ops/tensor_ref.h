@@ -32,6 +32,30 @@ struct TensorView {
 /// A CPU tensor over the memory of `view`: no copy, no ownership. About 75 ns.
 [[nodiscard]] at::Tensor make_alias(const TensorView& view);
 
+/// Kernels that solve for the conjugate may set the conjugate bit of their output instead of making
+/// a pass over it. An alias's bits are not its device tensor's, so the pass is made after all.
+/// Requires: `alias` outlives the object.
+class KeptBits {
+ public:
+  explicit KeptBits(const at::Tensor& alias)
+      : alias_(alias),
+        conj_(alias.defined() && alias.is_conj()),
+        neg_(alias.defined() && alias.is_neg()) {}
+  /// Gives the alias the bits that it had, and its memory the values that it then means.
+  void restore() const {
+    if (!alias_.defined()) return;
+    if (alias_.is_conj() != conj_ || alias_.is_neg() != neg_) [[unlikely]] {
+      make_pass();
+    }
+  }
+
+ private:
+  void make_pass() const;
+
+  const at::Tensor& alias_;
+  const bool conj_, neg_;
+};
+
 class TensorRef {
  public:
   /// An absent optional tensor: alias() is an undefined tensor.

@@ -1,25 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Softmax, log-softmax and their gradients, cut along the dimensions before the one they sum over.
+#pragma once
+
+// Policy of softmax, log-softmax and their gradients, cut along the dimensions before the one that
+// they sum over. Thread: any.
+
 #include "loom/ops/structured.h"
 
-#include <ATen/ops/_log_softmax_backward_data_cpu_dispatch.h>
-#include <ATen/ops/_log_softmax_backward_data_meta.h>
-#include <ATen/ops/_log_softmax_backward_data_ops.h>
-#include <ATen/ops/_log_softmax_cpu_dispatch.h>
-#include <ATen/ops/_log_softmax_meta.h>
-#include <ATen/ops/_log_softmax_ops.h>
-#include <ATen/ops/_softmax_backward_data_cpu_dispatch.h>
-#include <ATen/ops/_softmax_backward_data_meta.h>
-#include <ATen/ops/_softmax_backward_data_ops.h>
-#include <ATen/ops/_softmax_cpu_dispatch.h>
-#include <ATen/ops/_softmax_meta.h>
-#include <ATen/ops/_softmax_ops.h>
 #include <c10/core/WrapDimMinimal.h>
+#include <c10/util/accumulate.h>
 
 namespace loom::ops {
-namespace {
-
-constexpr double kElementCost = 6;
 
 struct Softmax {
   static constexpr bool kProbesDtypes = true;
@@ -61,26 +51,11 @@ struct Softmax {
     }
   }
 
+  static constexpr double kElementCost = 6;
+
   static double row_cost(const at::Tensor& result, std::int64_t rows) {
     return kElementCost * static_cast<double>(result.numel()) / static_cast<double>(rows);
   }
 };
-
-}  // namespace
-
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  namespace cpu = at::cpu;
-  namespace meta = at::meta;
-  namespace op = at::_ops;
-  structured<meta::structured__softmax, Softmax, op::_softmax_out, cpu::_softmax_outf,
-             op::_softmax>(m);
-  structured<meta::structured__log_softmax, Softmax, op::_log_softmax_out, cpu::_log_softmax_outf,
-             op::_log_softmax>(m);
-  structured<meta::structured__softmax_backward_data, Softmax, op::_softmax_backward_data_out,
-             cpu::_softmax_backward_data_outf, op::_softmax_backward_data>(m);
-  structured<meta::structured__log_softmax_backward_data, Softmax,
-             op::_log_softmax_backward_data_out, cpu::_log_softmax_backward_data_outf,
-             op::_log_softmax_backward_data>(m);
-}
 
 }  // namespace loom::ops

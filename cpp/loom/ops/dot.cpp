@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Inner products of vectors.
+#include "loom/ops/empty.h"
+#include "loom/ops/launch.h"
+
+#include <ATen/ops/dot_native.h>
+#include <ATen/ops/vdot_native.h>
+#include <torch/library.h>
+
+namespace loom::ops {
+namespace {
+
+template <at::Tensor (*kNative)(const at::Tensor&, const at::Tensor&)>
+at::Tensor inner_product(const char* name, const at::Tensor& self, const at::Tensor& other) {
+  TORCH_CHECK(self.dim() == 1 && other.dim() == 1, "1D tensors expected, but got ", self.dim(),
+              "D and ", other.dim(), "D tensors");
+  TORCH_CHECK(self.scalar_type() == other.scalar_type(),
+              "dot : expected both vectors to have same dtype, but found ", self.scalar_type(),
+              " and ", other.scalar_type());
+  TORCH_CHECK(self.numel() == other.numel(), "inconsistent tensor size, expected tensor [",
+              self.numel(), "] and src [", other.numel(),
+              "] to have the same number of elements, but got ", self.numel(), " and ",
+              other.numel(), " elements respectively");
+  at::Tensor result = empty({}, self.scalar_type(), self.device());
+  const auto kernel = [](const at::Tensor& to, const at::Tensor& a, const at::Tensor& b) {
+    to.copy_(kNative(a, b));
+  };
+  launch(name, Whole{}, kernel, out(result), self, other);
+  return result;
+}
+
+at::Tensor dot(const at::Tensor& self, const at::Tensor& other) {
+  return inner_product<at::native::dot>("dot", self, other);
+}
+at::Tensor vdot(const at::Tensor& self, const at::Tensor& other) {
+  return inner_product<at::native::vdot>("vdot", self, other);
+}
+}  // namespace
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("dot", TORCH_FN(dot));
+  m.impl("vdot", TORCH_FN(vdot));
+}
+
+}  // namespace loom::ops

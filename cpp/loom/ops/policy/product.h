@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// Policies of matrix products, cut along rows, columns or the batch. Thread: any.
+
+#include "loom/ops/structured.h"
+
+#include <ATen/ExpandUtils.h>
+
+#include <algorithm>
+
+namespace loom::ops {
+
+// One multiply-add of a product, in the unit of Pointwise's cost.
+inline constexpr double kFlopPairCost = 0.07;
+// Below this a product is not worth cutting: some 30 us on one core.
+inline constexpr double kSmallProduct = 100'000;
+
+/// Rows or columns of a block. Every block packs the other operand anew, so blocks are not as small
+/// as they could be.
+inline std::int64_t product_block(std::int64_t items) {
+  return std::clamp<std::int64_t>((items / 8 + 15) / 16 * 16, 64, 256);
+}
+
+/// `dim` of an addend that broadcasts to the result, if it is as long as the result's.
+inline std::int8_t addend_dim(const at::Tensor& result, const at::Tensor& addend,
+                              std::int64_t dim) {
+  const std::int64_t own = dim - (result.dim() - addend.dim());
+  return own >= 0 && addend.size(own) == result.size(dim) ? static_cast<std::int8_t>(own)
+                                                          : SlicePlan::kWhole;
+}
+
+/// Throws PyTorch's message unless the addend broadcasts to the result.
+inline void check_addend(const at::Tensor& result, const at::Tensor& addend) {
+  if (!at::is_expandable_to(addend.sizes(), result.sizes())) (void)addend.expand(result.sizes());
+}
+
+/// How result = left x right is cut: the dimension of result, left and right that a block is of.
+struct ProductCut {
+  std::int8_t result = SlicePlan::kWhole, left = SlicePlan::kWhole, right = SlicePlan::kWhole;
+  std::int64_t block = 1;
+};
+
+inline ProductCut cut_product(const at::Tensor& result, const at::Tensor& left) {
+  const bool batched = result.dim() == 3;
+  const std::int64_t batch = batched ? result.size(0) : 1;
+  const std::int64_t rows = result.size(-2);
+  const std::int64_t columns = result.size(-1);
+  const double product = kFlopPairCost * static_cast<double>(rows) * static_cast<double>(columns) *
+                         static_cast<double>(left.size(-1));
+  if (product * static_cast<double>(batch) < 2 * kSmallProduct) return {};
+  if (batch >= 8 || (batch > 1 && product < 2 * kSmallProduct)) {
+    const double items = std::clamp(kSmallProduct / product, 1.0, static_cast<double>(batch));
+    return {0, 0, 0, static_cast<std::int64_t>(items)};
+  }
+  const std::int8_t row = batched ? 1 : 0;
+  if (rows >= columns) return {row, row, SlicePlan::kWhole, product_block(rows)};
+  const auto column = static_cast<std::int8_t>(row + 1);
+  return {column, SlicePlan::kWhole, column, product_block(columns)};
+}
+
+struct Product {
+  static constexpr bool kProbesDtypes = true;
+
+  // mm, bmm
+  static Along split(const std::array<at::Tensor, 1>& outputs, const at::Tensor& left,
+                     const at::Tensor&) {
+    const ProductCut cut = cut_product(outputs[0], left);
+    return {.dims = {cut.result, cut.left, cut.right}, .block = cut.block};
+  }
+
+  // addmm, baddbmm
+  template <class... Factors>
+  static Along split(const std::array<at::Tensor, 1>& outputs, const at::Tensor& addend,
+                     const at::Tensor& left, const at::Tensor&, const at::Scalar&,
+                     const at::Scalar&, Factors...) {
+    check_addend(outputs[0], addend);
+    const ProductCut cut = cut_product(outputs[0], left);
+    const std::int8_t added = cut.result == SlicePlan::kWhole
+                                  ? SlicePlan::kWhole
+                                  : addend_dim(outputs[0], addend, cut.result);
+    return {.dims = {cut.result, added, cut.left, cut.right}, .block = cut.block};
+  }
+};
+
+struct MatrixVector {
+  static constexpr bool kProbesDtypes = true;
+
+  static Along split(const std::array<at::Tensor, 1>& outputs, const at::Tensor& addend,
+                     const at::Tensor& matrix, const at::Tensor&, const at::Scalar&,
+                     const at::Scalar&) {
+    check_addend(outputs[0], addend);
+    // Rows are read once, from memory: a block is cheap but for that.
+    const double cost = 0.5 * static_cast<double>(matrix.size(1));
+    return {.dims = {0, addend_dim(outputs[0], addend, 0), 0, SlicePlan::kWhole}, .cost = cost};
+  }
+};
+
+}  // namespace loom::ops
