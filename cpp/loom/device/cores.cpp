@@ -87,8 +87,8 @@ struct alignas(64) Slot {
   /// The share that core `rank` of `cores` begins with.
   [[nodiscard]] int home(int rank, int cores) const noexcept { return rank * share_count / cores; }
 
-  /// Claims a block of share `*share` or of one after it, which `*share` then becomes. Returns false
-  /// when a whole round has found none.
+  /// Claims a block of share `*share` or of one after it, which `*share` then becomes. Returns
+  /// false when a whole round has found none.
   bool claim(int* share, std::int64_t* block) noexcept {
     for (int tried = 0; tried < share_count; ++tried) {
       Share& from = shares[static_cast<std::size_t>(*share)];

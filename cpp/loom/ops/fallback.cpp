@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The one generic fallback: what has no kernel of its own waits for the streams of its operands,
-// runs ATen's CPU operator on this thread over the same memory, and turns the results into device
-// tensors. Nothing is copied in either direction. Each use is counted (fallback_report.h).
+// The one generic fallback: what has no kernel of its own and cannot be deferred either waits for
+// the streams of its operands, runs ATen's CPU operator on this thread over the same memory, and
+// turns the results into device tensors. Nothing is copied in either direction. Each use is counted
+// (fallback_report.h).
 //
 // What an operator does to its CPU aliases is carried over to the device tensors, whether its
 // schema declares it or not: writes, because the memory is shared; resizes and replaced storages,
@@ -12,6 +13,7 @@
 #include "loom/base/options.h"
 #include "loom/device/queue.h"
 #include "loom/ops/cpu_arguments.h"
+#include "loom/ops/deferred.h"
 #include "loom/ops/device_output_scope.h"
 #include "loom/ops/fallback_report.h"
 #include "loom/ops/host_region.h"
@@ -57,6 +59,7 @@ void call_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 }
 
 void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  if (try_defer(op, stack)) return;
   const auto start = std::chrono::steady_clock::now();
   const std::string name = full_name(op);
   obey_fallback_option(name);

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/ops/deferred.h"
+
+#include "loom/backend/stream.h"
+#include "loom/base/mutex.h"
+#include "loom/device/queue.h"
+#include "loom/ops/deferred_command.h"
+#include "loom/ops/deferred_plan.h"
+#include "loom/ops/empty.h"
+
+#include <ATen/PythonTorchFunctionTLS.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/CPUAllocator.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+namespace loom::ops {
+namespace {
+
+/// The tensors of a call: whether they can be deferred, their device, and the dtypes.
+class Operands {
+ public:
+  explicit Operands(const c10::OperatorHandle& op)
+      : key_(std::hash<const void*>{}(&op.operator_name())) {}
+
+  /// Returns false for what cannot be deferred.
+  bool add(const c10::IValue& value, bool written) {
+    if (value.isTensor()) return add(value.toTensor(), written);
+    if (value.isTensorList()) {
+      for (const at::Tensor& tensor : value.toTensorList()) {
+        if (!add(tensor, written)) return false;
+      }
+    } else if (value.isOptionalTensorList()) {
+      for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorList()) {
+        if (tensor && !add(*tensor, written)) return false;
+      }
+    }
+    return true;
+  }
+
+  [[nodiscard]] std::optional<c10::Device> device() const noexcept { return device_; }
+  [[nodiscard]] std::size_t key() const noexcept { return key_; }
+
+ private:
+  bool add(const at::Tensor& tensor, bool written) {
+    if (!tensor.defined()) return true;
+    key_ = c10::hash_combine(key_, static_cast<std::size_t>(tensor.scalar_type()) * 2 +
+                                       static_cast<std::size_t>(tensor.dim() == 0));
+    if (tensor.layout() != c10::kStrided || tensor.is_quantized() || tensor.is_nested() ||
+        tensor._is_zerotensor()) {
+      return false;
+    }
+    if (tensor.is_privateuseone()) {
+      if (!device_) device_ = tensor.device();
+      return tensor.device() == *device_;
+    }
+    return tensor.is_cpu() && tensor.dim() == 0 && !written;
+  }
+
+  std::size_t key_;
+  std::optional<c10::Device> device_;
+};
+
+/// Meta tensors in place of device tensors, alike in everything but their data.
+class MetaArguments {
+ public:
+  c10::IValue to_meta(const c10::IValue& value) {
+    if (value.isTensor()) return to_meta(value.toTensor());
+    if (value.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const at::Tensor& tensor : value.toTensorList()) list.push_back(to_meta(tensor));
+      return list;
+    }
+    if (value.isOptionalTensorList()) {
+      c10::List<std::optional<at::Tensor>> list;
+      for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorList()) {
+        list.push_back(tensor ? std::optional(to_meta(*tensor)) : std::nullopt);
+      }
+      return list;
+    }
+    return value;
+  }
+
+  /// True if `result` is an argument or a view of one.
+  [[nodiscard]] bool shares_memory(const at::Tensor& result) const {
+    const auto* storage = result.storage().unsafeGetStorageImpl();
+    return std::any_of(storages_.begin(), storages_.end(), [&](const auto& known) {
+      return known.second.unsafeGetStorageImpl() == storage;
+    });
+  }
+
+ private:
+  at::Tensor to_meta(const at::Tensor& tensor) {
+    if (!tensor.defined() || !tensor.is_privateuseone()) return tensor;
+    at::Tensor meta = at::detail::make_tensor<c10::TensorImpl>(
+        c10::Storage(meta_storage(tensor.storage())), c10::DispatchKeySet(c10::DispatchKey::Meta),
+        tensor.dtype());
+    meta.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides(),
+                                                      tensor.storage_offset());
+    if (tensor.is_conj()) meta._set_conj(true);
+    if (tensor.is_neg()) meta._set_neg(true);
+    if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
+      meta.unsafeGetTensorImpl()->set_wrapped_number(true);
+    }
+    if (tensor.requires_grad()) meta.set_requires_grad(true);
+    return meta;
+  }
+
+  // One for each device storage, so that checks for overlap see what there is.
+  const c10::Storage& meta_storage(const c10::Storage& storage) {
+    c10::Storage& meta = storages_[storage.unsafeGetStorageImpl()];
+    if (!meta) {
+      meta = c10::make_intrusive<c10::StorageImpl>(
+          c10::StorageImpl::use_byte_size_t(), storage.nbytes(), c10::DataPtr(nullptr, c10::kMeta),
+          c10::GetAllocator(c10::kMeta), /*resizable=*/true);
+    }
+    return meta;
+  }
+
+  std::unordered_map<const c10::StorageImpl*, c10::Storage> storages_;
+};
+
+/// Python's shape inferences are written for a thread with no torch function mode.
+class NoTorchFunction {
+ public:
+  NoTorchFunction() : saved_(at::impl::PythonTorchFunctionTLS::get_state()) {
+    at::impl::PythonTorchFunctionTLS::set_disabled_state(
+        at::impl::TorchFunctionDisabledState::ALL_DISABLED);
+  }
+  ~NoTorchFunction() { at::impl::PythonTorchFunctionTLS::set_state(saved_); }
+  NoTorchFunction(const NoTorchFunction&) = delete;
+  NoTorchFunction& operator=(const NoTorchFunction&) = delete;
+
+ private:
+  const at::impl::PythonTorchFunctionTLS saved_;
+};
+
+/// Runs the shape inference; returns false if it refuses, for whatever reason: then the CPU
+/// operator itself says what is wrong, or does what the inference could not foresee.
+bool infer(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  at::AutoDispatchBelowADInplaceOrView below_autograd;
+  c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  NoTorchFunction no_torch_function;
+  try {
+    op.callBoxedForDispatchKey(c10::DispatchKey::Meta, stack);
+  } catch (const std::exception&) {
+    return false;
+  }
+  return true;
+}
+
+bool can_be_made(const at::Tensor& inferred, const MetaArguments& arguments) {
+  if (!inferred.defined()) return true;
+  return inferred.is_meta() && inferred.layout() == c10::kStrided && !inferred.is_quantized() &&
+         !inferred.is_conj() && !inferred.is_neg() && !arguments.shares_memory(inferred);
+}
+
+/// Gives a written argument the geometry that the inference gave its stand-in.
+void resize_like(const at::Tensor& device, const at::Tensor& inferred) {
+  if (device.sizes() != inferred.sizes()) device.resize_(inferred.sizes());
+  if (device.strides() != inferred.strides()) {
+    device.unsafeGetTensorImpl()->set_sizes_and_strides(inferred.sizes(), inferred.strides());
+  }
+}
+
+/// Combinations of an operator and dtypes whose kernel has run without an error.
+class Accepted {
+ public:
+  bool contains(std::size_t key) {
+    MutexLock lock(mutex_);
+    return keys_.contains(key);
+  }
+  void insert(std::size_t key) {
+    MutexLock lock(mutex_);
+    keys_.insert(key);
+  }
+
+ private:
+  Mutex mutex_;
+  std::unordered_set<std::size_t> keys_ LOOM_GUARDED_BY(mutex_);
+};
+
+Accepted& accepted() {
+  static Accepted& keys = *new Accepted;  // never destroyed, as plans
+  return keys;
+}
+
+/// "relu" of "aten::relu"; lives as long as the operator.
+const char* short_name(const c10::OperatorHandle& op) {
+  return op.operator_name().name.c_str() + std::string_view("aten::").size();
+}
+
+}  // namespace
+
+bool try_defer(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const DeferredPlan& plan = deferred_plan(op);
+  if (!plan.possible) return false;
+  const std::size_t count = op.schema().arguments().size();
+  const std::size_t first = stack->size() - count;
+  Operands operands(op);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (!operands.add((*stack)[first + i], plan.writes[i])) return false;
+  }
+  if (!operands.device()) return false;
+
+  MetaArguments meta;
+  torch::jit::Stack inferred;
+  inferred.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) inferred.push_back(meta.to_meta((*stack)[first + i]));
+  const torch::jit::Stack meta_arguments = inferred;
+  if (!infer(op, inferred)) return false;
+  for (std::size_t i = 0; i < plan.result_of.size(); ++i) {
+    const bool is_new = plan.result_of[i] == DeferredPlan::kNew;
+    if (!inferred[i].isTensor() || (is_new && !can_be_made(inferred[i].toTensor(), meta))) {
+      return false;
+    }
+  }
+
+  for (std::size_t i = 0; i < count; ++i) {
+    if (plan.writes[i] && (*stack)[first + i].toTensor().defined()) {
+      resize_like((*stack)[first + i].toTensor(), meta_arguments[i].toTensor());
+    }
+  }
+  torch::jit::Stack results;
+  std::vector<TensorRef> new_results;
+  bool all_defined = true;
+  for (std::size_t i = 0; i < plan.result_of.size(); ++i) {
+    if (plan.result_of[i] != DeferredPlan::kNew) {
+      results.push_back((*stack)[first + static_cast<std::size_t>(plan.result_of[i])]);
+      continue;
+    }
+    const at::Tensor& like = inferred[i].toTensor();
+    at::Tensor result;
+    if (like.defined()) {
+      result = empty_strided(like.sizes(), like.strides(), like.scalar_type(), *operands.device());
+    }
+    all_defined = all_defined && result.defined();
+    new_results.emplace_back(result, /*writes=*/true);
+    results.emplace_back(std::move(result));
+  }
+
+  std::vector<DeferredArgument> arguments;
+  arguments.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    arguments.emplace_back((*stack)[first + i], plan.writes[i]);
+  }
+  const bool as_outputs = plan.out_form && all_defined;
+  Queue& queue = current_queue(operands.device()->index());
+  const std::uint64_t position = queue.submit(
+      short_name(op), DeferredCommand(as_outputs ? *plan.out_form : op, std::move(arguments),
+                                      std::move(new_results), as_outputs));
+  if (!accepted().contains(operands.key())) {
+    queue.synchronize(position);
+    accepted().insert(operands.key());
+  }
+  torch::jit::drop(*stack, count);
+  for (c10::IValue& result : results) stack->push_back(std::move(result));
+  return true;
+}
+
+}  // namespace loom::ops

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// The asynchronous path of operators that have no kernel of their own here but do have a shape
+// inference: ATen's Meta kernel (C++, or Python's where there is Python) says on the caller what
+// the results look like, they are allocated, and ATen's CPU kernel runs on the worker, as one
+// block. Thread: any.
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+
+namespace loom::ops {
+
+/// Queues the operator whose arguments are on top of `stack`, replaces them by its results and
+/// returns true; or returns false and leaves everything as it was, if that cannot be done: results
+/// whose shape depends on data, random numbers, views, operands that are not strided tensors of one
+/// device, or a shape inference that refuses. The caller then takes the synchronous fallback, which
+/// raises the CPU operator's own errors. The first call with a combination of dtypes waits for the
+/// kernel, so that a dtype it does not know is an error of that call.
+/// Throws: torch.OutOfMemoryError.
+[[nodiscard]] bool try_defer(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+
+}  // namespace loom::ops

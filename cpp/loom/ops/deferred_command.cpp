@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/ops/deferred_command.h"
+
+#include <ATen/ops/copy_native.h>
+
+#include <optional>
+
+namespace loom::ops {
+
+DeferredOperand::DeferredOperand(const at::Tensor& tensor, bool written)
+    : ref(tensor, written),
+      writes(written),
+      requires_grad(tensor.defined() && tensor.requires_grad()) {}
+
+at::Tensor DeferredOperand::alias() const {
+  at::Tensor tensor = ref.alias();
+  if (requires_grad) tensor.set_requires_grad(true);
+  return tensor;
+}
+
+DeferredArgument::DeferredArgument(const c10::IValue& given, bool written) {
+  if (given.isTensor()) {
+    kind = Kind::kTensor;
+    operands.emplace_back(given.toTensor(), written);
+  } else if (given.isTensorList()) {
+    kind = Kind::kTensorList;
+    for (const at::Tensor& tensor : given.toTensorList()) operands.emplace_back(tensor, written);
+  } else if (given.isOptionalTensorList()) {
+    kind = Kind::kOptionalTensorList;
+    for (const std::optional<at::Tensor>& tensor : given.toOptionalTensorList()) {
+      operands.emplace_back(tensor.value_or(at::Tensor()), written);
+    }
+  } else {
+    value = given;
+  }
+}
+
+c10::IValue DeferredArgument::on_worker() const {
+  switch (kind) {
+    case Kind::kValue:
+      break;
+    case Kind::kTensor:
+      return operands[0].alias();
+    case Kind::kTensorList: {
+      c10::List<at::Tensor> list;
+      for (const DeferredOperand& operand : operands) list.push_back(operand.alias());
+      return list;
+    }
+    case Kind::kOptionalTensorList: {
+      c10::List<std::optional<at::Tensor>> list;
+      for (const DeferredOperand& operand : operands) {
+        list.push_back(operand.ref.defined() ? std::optional(operand.alias()) : std::nullopt);
+      }
+      return list;
+    }
+  }
+  return value;
+}
+
+void DeferredCommand::operator()() {
+  torch::jit::Stack stack;
+  stack.reserve(arguments_.size() + results_.size());
+  std::vector<at::Tensor> outputs;
+  for (const DeferredArgument& argument : arguments_) {
+    stack.push_back(argument.on_worker());
+    if (argument.is_written()) outputs.push_back(stack.back().toTensor());
+  }
+  if (as_outputs_) {
+    for (const TensorRef& result : results_)
+      stack.emplace_back(outputs.emplace_back(result.alias()));
+  }
+  const std::vector<KeptBits> bits(outputs.begin(), outputs.end());
+  op_.callBoxed(&stack);
+  for (const KeptBits& kept : bits) kept.restore();
+  if (!as_outputs_) copy_results(stack);
+}
+
+void DeferredCommand::copy_results(const torch::jit::Stack& stack) const {
+  // Without new results nothing is copied: the operator wrote into its arguments.
+  for (std::size_t i = 0; i < results_.size(); ++i) {
+    const TensorRef& to = results_[i];
+    const at::Tensor& from = stack[i].toTensor();
+    if (!to.defined() && !from.defined()) continue;
+    TORCH_CHECK(to.defined() && from.defined() && from.sizes() == to.sizes() &&
+                    from.scalar_type() == to.dtype(),
+                op_.operator_name().name, ": expected result ", i, " to be ",
+                to.defined() ? c10::toString(to.dtype()) : "absent", " of sizes ", to.sizes(),
+                " as inferred, got ", from.toString(), " of sizes ",
+                from.defined() ? from.sizes() : c10::IntArrayRef());
+    at::Tensor alias = to.alias();
+    at::native::copy_(alias, from);
+  }
+}
+
+void DeferredCommand::accesses(AccessList& list) const {
+  for (const DeferredArgument& argument : arguments_) {
+    for (const DeferredOperand& operand : argument.operands) {
+      operand.ref.append_access(list, operand.writes);
+    }
+  }
+  for (const TensorRef& result : results_) result.append_access(list, true);
+}
+
+}  // namespace loom::ops

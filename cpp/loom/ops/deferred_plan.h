@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// What of an operator's schema decides whether it can be deferred (deferred.h), found out once an
+// operator. Thread: any.
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace loom::ops {
+
+struct DeferredPlan {
+  static constexpr int kNew = -1;
+
+  bool possible = false;
+  /// For each result: the argument that it is (in place, out=), or kNew.
+  std::vector<int> result_of;
+  /// For each argument: whether it is written.
+  std::vector<bool> writes;
+  /// If all results are new: the form with the same arguments and an out= for each result.
+  std::optional<c10::OperatorHandle> out_form;
+};
+
+/// The plan of `op`; lives as long as the process.
+[[nodiscard]] const DeferredPlan& deferred_plan(const c10::OperatorHandle& op);
+
+}  // namespace loom::ops
