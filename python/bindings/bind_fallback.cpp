@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/device/queue.h"
+#include "loom/device/timeline.h"
 #include "loom/ops/fallback_report.h"
 
 #include "bindings.h"
@@ -50,6 +51,16 @@ std::string python_place() {
   return innermost;
 }
 
+/// Python threads run on while one of them waits for the device, whatever the wait came from.
+void wait_without_gil(void (*body)(void*), void* context) {
+  if (Py_IsInitialized() == 0 || PyGILState_Check() == 0) {
+    body(context);
+    return;
+  }
+  const py::gil_scoped_release release;
+  body(context);
+}
+
 using Row = std::tuple<std::string, std::uint64_t, double, std::map<std::string, std::uint64_t>>;
 
 std::vector<Row> report() {
@@ -68,6 +79,7 @@ void bind_fallback(py::module_& module) {
   const auto file = py::module_::import("torch").attr("__file__").cast<std::string>();
   torch_folder() = file.substr(0, file.find_last_of('/') + 1);
   ops::set_place_provider(&python_place);
+  set_wait_wrapper(&wait_without_gil);
   module.def("_fallbacks", &report);
   module.def("_reset_fallbacks", &ops::reset_fallback_report);
   module.def("_host_waits", &Queue::host_waits);

@@ -13,7 +13,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 namespace py = pybind11;
@@ -79,13 +78,13 @@ const char* name_of(TraceEntry::Action action) {
   return "unknown";
 }
 
-py::list trace_of(const std::vector<TraceEntry>& history, c10::DeviceIndex device, Frames& frames) {
+py::list trace_of(const std::vector<TraceEntry>& history, Frames& frames) {
   py::list entries;
   for (const TraceEntry& entry : history) {
     py::dict row;
     row["action"] = name_of(entry.action);
     if (entry.action == TraceEntry::Action::kOutOfMemory) {
-      row["device_free"] = caching_allocator(device).memory_info().first;
+      row["device_free"] = entry.free_bytes;
     } else {
       row["addr"] = number_of(entry.address);
     }
@@ -98,18 +97,7 @@ py::list trace_of(const std::vector<TraceEntry>& history, c10::DeviceIndex devic
   return entries;
 }
 
-using Contexts = std::unordered_map<const void*, std::shared_ptr<void>>;
-
-/// The stack of the last allocation at each address.
-Contexts contexts_of(const std::vector<TraceEntry>& history) {
-  Contexts contexts;
-  for (const TraceEntry& entry : history) {
-    if (entry.action == TraceEntry::Action::kAlloc) contexts[entry.address] = entry.context;
-  }
-  return contexts;
-}
-
-py::list blocks_of(const SegmentSnapshot& segment, const Contexts& contexts, Frames& frames) {
+py::list blocks_of(const SegmentSnapshot& segment, Frames& frames) {
   py::list blocks;
   for (const BlockSnapshot& block : segment.blocks) {
     py::dict row;
@@ -120,15 +108,13 @@ py::list blocks_of(const SegmentSnapshot& segment, const Contexts& contexts, Fra
                    : block.active  ? "active_awaiting_free"
                                    : "inactive";
     if (!block.name.empty()) row["name"] = block.name;
-    const auto found = block.active ? contexts.find(block.address) : contexts.end();
-    frames.attach(row, found == contexts.end() ? nullptr : found->second);
+    frames.attach(row, block.active ? block.context : nullptr);
     blocks.append(row);
   }
   return blocks;
 }
 
-py::dict segment_of(const SegmentSnapshot& segment, c10::DeviceIndex device,
-                    const Contexts& contexts, Frames& frames) {
+py::dict segment_of(const SegmentSnapshot& segment, c10::DeviceIndex device, Frames& frames) {
   py::dict row;
   row["device"] = device;
   row["address"] = number_of(segment.address);
@@ -140,7 +126,7 @@ py::dict segment_of(const SegmentSnapshot& segment, c10::DeviceIndex device,
   row["segment_type"] = segment.is_large ? "large" : "small";
   row["segment_pool_id"] = segment.pool;
   row["is_expandable"] = false;
-  row["blocks"] = blocks_of(segment, contexts, frames);
+  row["blocks"] = blocks_of(segment, frames);
   frames.attach(row, nullptr);
   return row;
 }
@@ -149,17 +135,18 @@ py::dict memory_snapshot() {
   py::list segments;
   py::list traces;
   Frames frames;
-  // The contexts that `frames` points into live in the histories.
+  // The contexts that `frames` points into live in these.
   std::vector<std::vector<TraceEntry>> histories;
+  std::vector<std::vector<SegmentSnapshot>> snapshots;
   const auto count = static_cast<c10::DeviceIndex>(device_count());
   for (c10::DeviceIndex index = 0; index < count; ++index) {
     const CachingAllocator& allocator = caching_allocator(index);
     histories.push_back(allocator.history());
-    const Contexts contexts = contexts_of(histories.back());
-    for (const SegmentSnapshot& segment : allocator.snapshot()) {
-      segments.append(segment_of(segment, index, contexts, frames));
+    snapshots.push_back(allocator.snapshot());
+    for (const SegmentSnapshot& segment : snapshots.back()) {
+      segments.append(segment_of(segment, index, frames));
     }
-    traces.append(trace_of(histories.back(), index, frames));
+    traces.append(trace_of(histories.back(), frames));
   }
   frames.finish();
   py::dict snapshot;

@@ -4,6 +4,7 @@
 The current device belongs to the thread, as in CUDA. Every function may be called from any thread.
 """
 
+import warnings
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any
@@ -47,10 +48,11 @@ def device_count() -> int:
 
 
 def is_available() -> bool:
-    r"""Return whether loom can be used. Never raises and starts no thread."""
+    r"""Return whether loom can be used; warn why not. Never raises and starts no thread."""
     try:
         return device_count() > 0
-    except RuntimeError:
+    except RuntimeError as error:
+        warnings.warn(f"loom is not available: {error}", stacklevel=2)
         return False
 
 

@@ -5,7 +5,10 @@ Names and meaning are those of :mod:`torch.cuda`, so that code written for one w
 Importing the module starts nothing: threads exist from the first use of the device on.
 """
 
+import torch
+
 from . import _utils as _utils, memory, random, streams
+from ._utils import DeviceLike, _get_device_index
 from .amp import get_amp_supported_dtype, is_bf16_supported
 from .device import (
     _at_exit as _at_exit,
@@ -70,11 +73,25 @@ from .streams import (
     stream,
 )
 
+OutOfMemoryError = torch.OutOfMemoryError
+
+
+def can_device_access_peer(device: DeviceLike, peer_device: DeviceLike) -> bool:
+    """Whether one device can read the other's memory: all devices of a host can."""
+    return _get_device_index(device) != _get_device_index(peer_device)
+
+
+def ipc_collect() -> None:
+    """Do nothing: loom tensors are not shared between processes."""
+
+
 __all__ = [
     "Event",
     "Fallback",
+    "OutOfMemoryError",
     "Stream",
     "StreamContext",
+    "can_device_access_peer",
     "current_device",
     "current_stream",
     "default_generators",
@@ -95,6 +112,7 @@ __all__ = [
     "host_waits",
     "init",
     "initial_seed",
+    "ipc_collect",
     "is_available",
     "is_bf16_supported",
     "is_current_stream_capturing",

@@ -26,7 +26,11 @@ std::size_t round_to_division(std::size_t bytes, std::size_t divisions) {
 
 AllocatorConfig read_allocator_config() {
   AllocatorConfig config;
-  config.max_split_size = AcceleratorAllocatorConfig::max_split_size();
+  // c10 accepts exactly the size of a large segment, too, which would make each of those oversize.
+  config.max_split_size =
+      std::max(AcceleratorAllocatorConfig::max_split_size(),
+               2 * c10::CachingAllocator::kMinLargeAlloc + c10::CachingAllocator::kMinBlockSize);
+  config.max_non_split_rounding = AcceleratorAllocatorConfig::max_non_split_rounding_size();
   config.garbage_collection_threshold = AcceleratorAllocatorConfig::garbage_collection_threshold();
   const auto& divisions = AcceleratorAllocatorConfig::roundup_power2_divisions();
   if (std::any_of(divisions.begin(), divisions.end(), [](std::size_t n) { return n > 1; })) {

@@ -34,7 +34,16 @@ void check_index(c10::DeviceIndex index, const char* api) {
 c10::DeviceIndex device_count_or_zero() noexcept {
   try {
     return checked_count();
-  } catch (const std::exception&) {
+  } catch (const std::exception& error) {
+    // Programs ask whether there is a device and go on without one: they should say why.
+    static const bool warned = [&] {
+      try {
+        TORCH_WARN("loom is not available: ", error.what());
+      } catch (...) {  // a warning made an error has no other way out of here
+      }
+      return true;
+    }();
+    (void)warned;
     return 0;
   }
 }

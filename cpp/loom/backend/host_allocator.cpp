@@ -3,6 +3,7 @@
 
 #include "loom/backend/stream.h"
 #include "loom/device/queue.h"
+#include "loom/device/thread.h"
 #include "loom/memory/pinned_pool.h"
 
 #include <c10/util/Exception.h>
@@ -63,7 +64,11 @@ PinnedAllocator& instance() {
   return *made;
 }
 
-void delete_pinned(void* context) { instance().free(context); }
+void delete_pinned(void* context) {
+  // A child has neither the queues that used the block nor, perhaps, a lock that can be taken.
+  if (in_bad_fork()) return;
+  instance().free(context);
+}
 
 }  // namespace
 

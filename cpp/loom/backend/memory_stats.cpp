@@ -48,6 +48,9 @@ c10::CachingDeviceAllocator::DeviceStats LoomAllocator::getDeviceStats(c10::Devi
   to.inactive_split = to_c10_stats(from.inactive_split);
   to.allocated_bytes = to_c10_stats(from.allocated_bytes);
   to.reserved_bytes = to_c10_stats(from.reserved_bytes);
+  for (const auto& [pool, bytes] : from.reserved_bytes_by_private_pools) {
+    to.reserved_bytes_by_private_pools[pool] = to_c10_stats(bytes);
+  }
   to.active_bytes = to_c10_stats(from.active_bytes);
   to.inactive_split_bytes = to_c10_stats(from.inactive_split_bytes);
   to.requested_bytes = to_c10_stats(from.requested_bytes);

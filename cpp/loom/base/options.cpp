@@ -145,14 +145,16 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-[[noreturn]] void reject_name(std::string_view name) {
-  std::array<OptionInfo, kTable.size()> nearest = kTable;
-  std::stable_sort(nearest.begin(), nearest.end(), [&](const OptionInfo& a, const OptionInfo& b) {
-    return edit_distance(name, a.name) < edit_distance(name, b.name);
-  });
-  detail::throw_error(detail::concat(
-      name, ": expected the name of a loom option, got an unknown one; did you mean ",
-      nearest[0].name, " or ", nearest[1].name, "? `python -m torch_loom env` lists them all"));
+/// Throws for a name that is nearly that of an option. What else begins with LOOM_ belongs to
+/// somebody else.
+void reject_misspelt(std::string_view name) {
+  constexpr std::size_t kMisspelt = 2;
+  for (const OptionInfo& info : kTable) {
+    if (edit_distance(name, info.name) > kMisspelt) continue;
+    detail::throw_error(detail::concat(
+        name, ": expected the name of a loom option, got an unknown one; did you mean ", info.name,
+        "? `python -m torch_loom env` lists them all"));
+  }
 }
 
 }  // namespace
@@ -177,7 +179,7 @@ Options parse_options(const char* const* environment) {
     if (row != kTable.end()) {
       kSetters[static_cast<std::size_t>(row - kTable.begin())](options, name, value);
     } else if (!belongs_to_build_or_tests(name)) {
-      reject_name(name);
+      reject_misspelt(name);
     }
   }
   return options;

@@ -117,10 +117,14 @@ Queue& Device::next_pool_queue(int priority) {
 void Device::synchronize() {
   std::exception_ptr first;
   state_->for_each_queue([&](Queue& queue) {
+    if (first != nullptr) {  // the errors of further queues are left to later synchronisations
+      queue.timeline().wait(queue.submitted());
+      return;
+    }
     try {
       queue.synchronize();
     } catch (...) {
-      if (first == nullptr) first = std::current_exception();
+      first = std::current_exception();
     }
   });
   if (first != nullptr) std::rethrow_exception(std::move(first));

@@ -81,9 +81,12 @@ void pass_on(int signal, siginfo_t* info, void* context) noexcept {
   if ((previous.sa_flags & SA_SIGINFO) != 0) {
     previous.sa_sigaction(signal, info, context);
   } else if (previous.sa_handler == SIG_DFL || previous.sa_handler == SIG_IGN) {
-    // The access is made again when the handler returns, now with nobody to catch it. (A fault
-    // cannot be ignored.)
+    // A signal that somebody sent may be ignored; otherwise it is sent again, or the access is made
+    // again when the handler returns, now with nobody to catch it.
+    const bool sent = info->si_code <= 0;
+    if (sent && previous.sa_handler == SIG_IGN) return;
     restore_default(signal);
+    if (sent) raise(signal);  // delivered when the handler returns
   } else {
     previous.sa_handler(signal);
   }

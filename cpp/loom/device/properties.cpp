@@ -5,11 +5,14 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdint>
+#include <dlfcn.h>
 #include <fstream>
 #include <optional>
 #include <sched.h>
 #include <set>
+#include <sstream>
 #include <string_view>
 #include <sys/sysinfo.h>
 #include <utility>
@@ -46,17 +49,40 @@ std::string model_name() {
   return "CPU";
 }
 
-/// The processors that this process may use.
+/// Adds the processors of OpenMP's places, if the process has an OpenMP runtime. Asked to bind
+/// threads (OMP_PROC_BIND), it has bound the first one to its place long before loom is used, so
+/// that this thread's own mask says nothing of the process.
+void add_openmp_places(std::set<int>& cpus) {
+  const auto find = []<class Function>(const char* name, Function*& function) {
+    function = reinterpret_cast<Function*>(dlsym(RTLD_DEFAULT, name));
+    return function != nullptr;
+  };
+  int (*num_places)() = nullptr;
+  int (*num_procs)(int) = nullptr;
+  void (*proc_ids)(int, int*) = nullptr;
+  if (!find("omp_get_num_places", num_places) || !find("omp_get_place_num_procs", num_procs) ||
+      !find("omp_get_place_proc_ids", proc_ids)) {
+    return;
+  }
+  for (int place = 0; place < num_places(); ++place) {
+    std::vector<int> ids(static_cast<std::size_t>(num_procs(place)));
+    proc_ids(place, ids.data());
+    cpus.insert(ids.begin(), ids.end());
+  }
+}
+
+/// The processors that this process may use, in order.
 std::vector<int> allowed_cpus() {
   cpu_set_t set;
-  std::vector<int> cpus;
+  std::set<int> cpus;
   if (sched_getaffinity(0, sizeof(set), &set) == 0) {
     for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-      if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+      if (CPU_ISSET(cpu, &set)) cpus.insert(cpu);
     }
   }
-  if (cpus.empty()) cpus.push_back(0);
-  return cpus;
+  add_openmp_places(cpus);
+  if (cpus.empty()) cpus.insert(0);
+  return {cpus.begin(), cpus.end()};
 }
 
 /// Parses the system's lists of numbers, such as "0-3,8,10-11".
@@ -131,32 +157,70 @@ void read_caches(int cpu, DeviceProperties& properties) {
   }
 }
 
-/// The memory that the process may use: the host's, or less if its cgroup says so.
-std::size_t usable_memory() {
-  struct sysinfo info = {};
-  std::size_t memory = std::size_t{1} << 30;
-  if (sysinfo(&info) == 0) memory = static_cast<std::size_t>(info.totalram) * info.mem_unit;
+/// Calls visit(folder, is_version_2) for the folders that may hold the limits of the process's
+/// control group for `controller`.
+template <class Visit>
+void for_each_cgroup(std::string_view controller, Visit visit) {
   std::ifstream groups("/proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {
     // hierarchy:controllers:path, with no controllers for version 2.
     const std::size_t first = line.find(':');
     const std::size_t second = line.find(':', first + 1);
     if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1);
+    std::istringstream controllers(line.substr(first + 1, second - first - 1));
     const std::string path = line.substr(second + 1);
-    const bool v2 = controllers.empty();
-    if (!v2 && controllers != "memory") continue;
-    const std::string root = v2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
-    const std::string file = v2 ? "/memory.max" : "/memory.limit_in_bytes";
+    const bool v2 = second == first + 1;
+    bool named = false;
+    for (std::string each; std::getline(controllers, each, ',');) named |= each == controller;
+    if (!v2 && !named) continue;
+    std::string root("/sys/fs/cgroup");
+    if (!v2) root.append("/").append(controller);
     // Inside a container the group's own folder is often mounted as the root.
-    for (const std::string& folder : {root + path, root}) {
-      std::size_t limit = 0;
-      const std::string text = read_line(folder + file).value_or("max");
-      const auto result = std::from_chars(text.data(), text.data() + text.size(), limit);
-      if (result.ec == std::errc() && limit > 0) memory = std::min(memory, limit);
-    }
+    visit(root + path, v2);
+    visit(root, v2);
   }
+}
+
+/// The number at the beginning of a text, if it begins with one.
+std::optional<double> leading_number(const std::optional<std::string>& text) {
+  double number = 0;
+  if (!text) return std::nullopt;
+  const auto result = std::from_chars(text->data(), text->data() + text->size(), number);
+  return result.ec == std::errc() ? std::optional(number) : std::nullopt;
+}
+
+/// The memory that the process may use: the host's, or less if its cgroup says so.
+std::size_t usable_memory() {
+  struct sysinfo info = {};
+  std::size_t memory = std::size_t{1} << 30;
+  if (sysinfo(&info) == 0) memory = static_cast<std::size_t>(info.totalram) * info.mem_unit;
+  for_each_cgroup("memory", [&](const std::string& folder, bool v2) {
+    const auto limit =
+        leading_number(read_line(folder + (v2 ? "/memory.max" : "/memory.limit_in_bytes")));
+    if (limit && *limit > 0 && *limit < static_cast<double>(memory)) {
+      memory = static_cast<std::size_t>(*limit);
+    }
+  });
   return memory;
+}
+
+/// The processors' worth of time that the process's cgroup grants it, if it says so.
+std::optional<double> cpu_quota() {
+  std::optional<double> least;
+  for_each_cgroup("cpu", [&](const std::string& folder, bool v2) {
+    // Version 2: "quota period" in one file, "max period" without a limit; version 1: -1.
+    const auto line = read_line(folder + (v2 ? "/cpu.max" : "/cpu.cfs_quota_us"));
+    const auto quota = leading_number(line);
+    if (!quota || *quota <= 0) return;
+    const std::size_t space = v2 ? line->find(' ') : std::string::npos;
+    const auto period =
+        v2 ? leading_number(space == std::string::npos ? std::nullopt
+                                                       : std::optional(line->substr(space + 1)))
+           : leading_number(read_line(folder + "/cpu.cfs_period_us"));
+    const double granted = *quota / period.value_or(100'000);
+    if (!least || granted < *least) least = granted;
+  });
+  return least;
 }
 
 SimdLevel simd_level() {
@@ -210,6 +274,7 @@ std::vector<DeviceProperties> enumerate_devices(int count, int threads, std::siz
   const std::size_t fair_share = usable_memory() / 4 * 3 / static_cast<std::size_t>(count);
   common.total_memory = memory_limit != 0 ? memory_limit : fair_share;
 
+  const std::optional<double> quota = cpu_quota();
   std::vector<DeviceProperties> devices(static_cast<std::size_t>(count), common);
   for (int index = 0; index < count; ++index) {
     DeviceProperties& device = devices[static_cast<std::size_t>(index)];
@@ -217,6 +282,10 @@ std::vector<DeviceProperties> enumerate_devices(int count, int threads, std::siz
     device.cpus =
         by_node ? nodes[static_cast<std::size_t>(index)].second : share_of(allowed, index, count);
     device.core_count = threads != 0 ? threads : count_cores(device.cpus);
+    if (threads == 0 && quota) {
+      const int granted = static_cast<int>(std::ceil(*quota / count));
+      device.core_count = std::clamp(granted, 1, device.core_count);
+    }
     read_caches(device.cpus.front(), device);
   }
   return devices;

@@ -81,16 +81,15 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
-/// Binds the calling thread to those of `cpus` that it may use, if that leaves out any.
+/// Binds the calling thread to `cpus`. The mask that it inherited does not matter: it is that of
+/// whichever thread was the first to use the device, which its owner may have bound to one core.
 void bind_to(const std::vector<int>& cpus) noexcept {
-  cpu_set_t allowed;
-  if (cpus.empty() || sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
   cpu_set_t wanted;
   CPU_ZERO(&wanted);
   for (const int cpu : cpus) {
-    if (cpu >= 0 && cpu < CPU_SETSIZE && CPU_ISSET(cpu, &allowed)) CPU_SET(cpu, &wanted);
+    if (cpu >= 0 && cpu < CPU_SETSIZE) CPU_SET(cpu, &wanted);
   }
-  if (CPU_COUNT(&wanted) == 0 || CPU_EQUAL(&wanted, &allowed)) return;
+  if (CPU_COUNT(&wanted) == 0) return;
   // A refusal costs speed, nothing else.
   (void)pthread_setaffinity_np(pthread_self(), sizeof(wanted), &wanted);
 }

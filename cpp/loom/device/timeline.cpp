@@ -11,7 +11,14 @@ namespace {
 // A statistic: nothing is ordered by it, so relaxed.
 std::atomic<std::uint64_t> g_host_waits{0};
 
+// Relaxed: set before the device is used.
+std::atomic<WaitWrapper> g_wait_wrapper{nullptr};
+
 }  // namespace
+
+void set_wait_wrapper(WaitWrapper wrapper) noexcept {
+  g_wait_wrapper.store(wrapper, std::memory_order_relaxed);
+}
 
 std::uint64_t Timeline::host_waits() noexcept {
   return g_host_waits.load(std::memory_order_relaxed);
@@ -20,8 +27,26 @@ std::uint64_t Timeline::host_waits() noexcept {
 void Timeline::wait(std::uint64_t position) const {
   if (reached(position)) return;
   check_not_forked();
-  if (!on_loom_thread()) g_host_waits.fetch_add(1, std::memory_order_relaxed);
-  sleep_until(position, nullptr);
+  if (on_loom_thread()) {
+    sleep_until(position, nullptr);
+    return;
+  }
+  g_host_waits.fetch_add(1, std::memory_order_relaxed);
+  const WaitWrapper wrapper = g_wait_wrapper.load(std::memory_order_relaxed);
+  if (wrapper == nullptr) {
+    sleep_until(position, nullptr);
+    return;
+  }
+  struct Wait {
+    const Timeline* timeline;
+    std::uint64_t position;
+  } wait{this, position};
+  wrapper(
+      [](void* context) {
+        const Wait& each = *static_cast<const Wait*>(context);
+        each.timeline->sleep_until(each.position, nullptr);
+      },
+      &wait);
 }
 
 void Timeline::wait_unless(std::uint64_t position, const std::atomic<bool>& stop) const {

@@ -13,6 +13,13 @@
 
 namespace loom {
 
+/// Called by a host thread with what waits: calls body(context) once. Lets the Python bindings
+/// release the GIL wherever a wait comes from.
+using WaitWrapper = void (*)(void (*body)(void*), void* context);
+
+/// Set once, before the device is used; null for none.
+LOOM_API void set_wait_wrapper(WaitWrapper wrapper) noexcept;
+
 class LOOM_API Timeline {
  public:
   Timeline() = default;
@@ -27,7 +34,7 @@ class LOOM_API Timeline {
   }
 
   /// Returns once `position` is reached, or when the process exits: spins for options().spin_ns,
-  /// then sleeps. Requires: the GIL is not held.
+  /// then sleeps, inside the wait wrapper. Requires: no lock of loom's is held.
   /// Throws: loom::Error in a forked child, if not yet reached: nobody would ever advance.
   void wait(std::uint64_t position) const;
 
