@@ -29,6 +29,8 @@ NOT_COMPARED: dict[str, str] = {
             "nn.functional.fractional_max_pool3d",
             "nn.functional.multi_head_attention_forward",
             "nn.functional.rrelu",
+            "pca_lowrank",
+            "svd_lowrank",
             "normal",
             "rand_like",
             "randint",

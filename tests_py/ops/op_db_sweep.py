@@ -9,90 +9,34 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
-import contextlib
-import json
 import queue
-import signal
-import subprocess
 import sys
 import textwrap
-import threading
 import time
 from collections.abc import Iterable
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 from op_db_differences import DIFFERENCES, NOT_COMPARED
 from op_db_worker import SAMPLES, Row
 
+from support.line_worker import LineWorker
+
 # An operator takes milliseconds; the first one of a worker also imports torch's test suite.
 SECONDS_PER_OPERATOR = 120.0
-SECONDS_TO_START = 240.0
 
 
-class Worker:
-    """One worker process: ask() for a row, or get told how the process ended."""
+class Worker(LineWorker):
+    """A process that answers an operator's index with its row."""
 
     def __init__(self, device: str) -> None:
-        command = [sys.executable, str(Path(__file__).with_name("op_db_worker.py")), device]
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        self._lines: queue.Queue[str | None] = queue.Queue()
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-        answer = self._next(SECONDS_TO_START)
-        if answer is None:
-            raise RuntimeError(f"the sweep's worker did not start: {self.how_it_ended()}")
-        self.entries: list[tuple[str, str]] = [tuple(entry) for entry in json.loads(answer)]
-
-    def _read(self) -> None:
-        for line in self._process.stdout:
-            self._lines.put(line)
-        self._lines.put(None)
-
-    def _next(self, seconds: float) -> str | None:
-        try:
-            return self._lines.get(timeout=seconds)
-        except queue.Empty:
-            return None
+        super().__init__(Path(__file__).with_name("op_db_worker.py"), device)
+        self.entries: list[tuple[str, str]] = [tuple(entry) for entry in self.first]
 
     def ask(self, index: int) -> Row | None:
-        try:
-            self._process.stdin.write(f"{index}\n")
-            self._process.stdin.flush()
-        except OSError:
-            return None
-        answer = self._next(SECONDS_PER_OPERATOR)
-        if answer is None:
-            return None
-        fields = json.loads(answer)
-        return Row(**{**fields, "fallbacks": tuple(fields["fallbacks"])})
-
-    def how_it_ended(self) -> tuple[str, str]:
-        try:
-            code = self._process.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            return "hang", f"no answer within {SECONDS_PER_OPERATOR:.0f} s"
-        name = signal.Signals(-code).name if code < 0 else f"exit status {code}"
-        return "crash", f"the process ended with {name}"
-
-    def kill(self) -> None:
-        self._process.kill()
-
-    def close(self) -> None:
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.close()
-        try:
-            self._process.wait(timeout=20)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._reader.join()
-        self._process.stdout.close()
+        fields = self.exchange(index, SECONDS_PER_OPERATOR)
+        return Row(**{**fields, "fallbacks": tuple(fields["fallbacks"])}) if fields else None
 
 
 def serve(device: str, indices: queue.SimpleQueue[int], only: set[str]) -> list[Row]:

@@ -263,9 +263,10 @@ ERRORS: dict[str, Callable[[str], object]] = {
 def test_errors_are_those_of_cpu(call: Callable[[str], object]) -> None:
     with pytest.raises(Exception) as expected:  # noqa: PT011
         call("cpu")
-    with pytest.raises(type(expected.value)) as found:
+    with pytest.raises(type(expected.value)) as found:  # noqa: PT012
         call("loom")
-    assert str(found.value) == str(expected.value)
+        torch.loom.synchronize()  # what depends on data is found by a kernel
+    assert str(found.value).startswith(str(expected.value))
 
 
 def test_empty_tensors_take_nothing_and_stay_empty() -> None:

@@ -31,6 +31,10 @@ std::int64_t choose(const at::Tensor& query, const at::Tensor& key, const at::Te
   const auto math = static_cast<std::int64_t>(at::SDPBackend::math);
   const bool same_heads = query.dim() == 4 && key.dim() == 4 && query.size(1) == key.size(1);
   if (grouped || !same_heads || !query.device().is_privateuseone()) return math;
+  // The fused operator has no batching rule.
+  for (const at::Tensor* tensor : {&query, &key, &value}) {
+    if (tensor->key_set().has(c10::DispatchKey::FuncTorchBatched)) return math;
+  }
   const std::int64_t on_cpu =
       at::native::_fused_sdp_choice_cpp(query, key, value, mask, dropout, causal, scale, grouped);
   return on_cpu == static_cast<std::int64_t>(at::SDPBackend::flash_attention)
@@ -75,8 +79,10 @@ Attention attention(const at::Tensor& query, const at::Tensor& key, const at::Te
                     std::optional<double> scale) {
   const std::array<std::int64_t, 4> sizes{query.size(0), query.size(2), query.size(1),
                                           value.size(3)};
-  // The kernels work on [batch, position, head, element].
-  at::Tensor output = empty(sizes, query.scalar_type(), query.device());
+  // The kernels work on [batch, position, head, element]; the result is laid out as the queries.
+  const at::Tensor output = value.size(3) == query.size(3)
+                                ? empty_like(query).transpose(1, 2)
+                                : empty(sizes, query.scalar_type(), query.device());
   at::Tensor log_sum = empty(c10::IntArrayRef(sizes).slice(0, 3),
                              at::toOpMathType(query.scalar_type()), query.device());
   const auto split = cut<5>(query, key, mask, {2, 2, 1, 1, 1});

@@ -7,6 +7,7 @@
 #include "loom/ops/device_output_scope.h"
 #include "loom/ops/empty.h"
 #include "loom/ops/sparse_parts.h"
+#include "loom/ops/tensor_ref.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/op_registration/adaption.h>
@@ -182,7 +183,7 @@ c10::Storage CpuArguments::cpu_storage(const c10::Storage& storage) {
   c10::StorageImpl* impl = storage.unsafeGetStorageImpl();
   c10::Storage& cpu = cpu_storages_[impl];
   if (!cpu) {
-    // mutable_data: a lazily cloned storage gets its own memory before somebody writes it.
+    materialize(*impl);
     cpu = c10::make_intrusive<c10::StorageImpl>(
         c10::StorageImpl::use_byte_size_t(), storage.nbytes(),
         c10::DataPtr(host_address(impl->mutable_data()), c10::kCPU), scoped_cpu_allocator(),
@@ -272,6 +273,7 @@ at::Tensor CpuArguments::to_device(const at::Tensor& tensor) {
   at::Tensor device =
       empty_strided(source.sizes(), source.strides(), source.scalar_type(), output_device_);
   if (source.numel() > 0) {
+    wait_for_host_write(output_device_);
     std::memcpy(host_address(device.data_ptr()), source.data_ptr(), source.nbytes());
   }
   copy_bits(source, device);

@@ -30,7 +30,7 @@ class CpuArguments {
   [[nodiscard]] const std::set<c10::DeviceIndex>& devices() const noexcept { return devices_; }
   [[nodiscard]] c10::Device output_device() const noexcept { return output_device_; }
 
-  /// Replaces the arguments on `stack`. Requires: the streams of devices() are idle.
+  /// Replaces the arguments on `stack`. May queue copies: who reads the arguments waits first.
   void convert(torch::jit::Stack& stack);
   /// Carries new sizes, strides and storages of the CPU tensors over to the device tensors.
   void write_back();

@@ -158,11 +158,20 @@ bool can_be_made(const at::Tensor& inferred, const MetaArguments& arguments) {
          !inferred.is_conj() && !inferred.is_neg() && !arguments.shares_memory(inferred);
 }
 
-/// Gives a written argument the geometry that the inference gave its stand-in.
-void resize_like(const at::Tensor& device, const at::Tensor& inferred) {
-  if (device.sizes() != inferred.sizes()) device.resize_(inferred.sizes());
-  if (device.strides() != inferred.strides()) {
-    device.unsafeGetTensorImpl()->set_sizes_and_strides(inferred.sizes(), inferred.strides());
+/// True if the inference gave a written argument's stand-in another geometry. Which strides a
+/// kernel gives to a result that it resizes is its own affair.
+bool changed(const c10::IValue& given, const c10::IValue& inferred) {
+  if (!given.isTensor() || !given.toTensor().defined()) return false;
+  const at::Tensor& device = given.toTensor();
+  return device.sizes() != inferred.toTensor().sizes() ||
+         device.strides() != inferred.toTensor().strides();
+}
+
+/// Gives a new tensor the memory format of another one.
+void follow_format(const at::Tensor& other, const at::Tensor& result) {
+  const c10::MemoryFormat format = other.suggest_memory_format();
+  if (format != c10::MemoryFormat::Contiguous && result.dim() == other.dim()) {
+    result.unsafeGetTensorImpl()->empty_tensor_restride(format);
   }
 }
 
@@ -211,7 +220,7 @@ bool try_defer(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   inferred.reserve(count);
   for (std::size_t i = 0; i < count; ++i) inferred.push_back(meta.to_meta((*stack)[first + i]));
   const torch::jit::Stack meta_arguments = inferred;
-  if (!infer(op, inferred)) return false;
+  if (plan.infers && !infer(op, inferred)) return false;
   for (std::size_t i = 0; i < plan.result_of.size(); ++i) {
     const bool is_new = plan.result_of[i] == DeferredPlan::kNew;
     if (!inferred[i].isTensor() || (is_new && !can_be_made(inferred[i].toTensor(), meta))) {
@@ -220,9 +229,7 @@ bool try_defer(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   }
 
   for (std::size_t i = 0; i < count; ++i) {
-    if (plan.writes[i] && (*stack)[first + i].toTensor().defined()) {
-      resize_like((*stack)[first + i].toTensor(), meta_arguments[i].toTensor());
-    }
+    if (plan.writes[i] && changed((*stack)[first + i], meta_arguments[i])) return false;
   }
   torch::jit::Stack results;
   std::vector<TensorRef> new_results;
@@ -236,6 +243,7 @@ bool try_defer(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     at::Tensor result;
     if (like.defined()) {
       result = empty_strided(like.sizes(), like.strides(), like.scalar_type(), *operands.device());
+      if (plan.follows_format) follow_format((*stack)[first].toTensor(), result);
     }
     all_defined = all_defined && result.defined();
     new_results.emplace_back(result, /*writes=*/true);

@@ -69,9 +69,9 @@ void DeferredCommand::operator()() {
     for (const TensorRef& result : results_)
       stack.emplace_back(outputs.emplace_back(result.alias()));
   }
-  const std::vector<KeptBits> bits(outputs.begin(), outputs.end());
+  const std::vector<KeptForm> forms(outputs.begin(), outputs.end());
   op_.callBoxed(&stack);
-  for (const KeptBits& kept : bits) kept.restore();
+  for (const KeptForm& kept : forms) kept.restore();
   if (!as_outputs_) copy_results(stack);
 }
 

@@ -17,12 +17,22 @@ namespace loom::ops {
 namespace {
 
 // Operators whose shape inference does not tell what the CPU kernel does.
-constexpr std::array<std::string_view, 9> kExcluded = {
-    "aten::_embedding_bag",               // other sizes of what only its gradient needs
-    "aten::_embedding_bag_forward_only",  // the same
-    "aten::_fft_r2c",                     // other strides
-    "aten::linalg_eig",                   // other strides
-    "aten::nonzero_static",               // other strides
+constexpr std::array<std::string_view, 16> kExcluded = {
+    // Another dtype of the statistics.
+    "aten::_batch_norm_with_update",
+    // Other sizes of what only the gradient needs, or of a single element.
+    "aten::_embedding_bag",
+    "aten::_embedding_bag_forward_only",
+    "aten::multilabel_margin_loss_forward",
+    // Other strides.
+    "aten::_fft_c2c",
+    "aten::_fft_c2r",
+    "aten::_fft_r2c",
+    "aten::linalg_eig",
+    "aten::linalg_householder_product",
+    "aten::linalg_solve_triangular",
+    "aten::nonzero_static",
+    "aten::ormqr",
     // Quantized results, which are not inferred as such.
     "aten::quantize_per_tensor",
     "aten::quantize_per_tensor_dynamic",
@@ -31,7 +41,22 @@ constexpr std::array<std::string_view, 9> kExcluded = {
 };
 
 // Operators whose out= kernel resizes the result, first to another size than the final one.
-constexpr std::array<std::string_view, 1> kResizesOutput = {"aten::huber_loss"};
+constexpr std::array<std::string_view, 2> kResizesOutput = {"aten::huber_loss",
+                                                            "aten::binary_cross_entropy"};
+
+// Operators whose CPU kernel gives the result the memory format of the first argument.
+constexpr std::array<std::string_view, 4> kFollowsFormat = {
+    "aten::max_unpool2d", "aten::max_unpool3d", "aten::reflection_pad2d",
+    "aten::reflection_pad2d_backward"};
+
+// Operators that are tagged as depending on data because of masks, which have been made indices of
+// before they come here (indexing.cpp).
+constexpr std::array<std::string_view, 1> kIndexing = {"aten::index"};
+
+// Operators with nothing to infer: what they write is given, and of the right size.
+constexpr std::array<std::string_view, 3> kNothingInferred = {
+    "aten::_cummax_helper", "aten::_cummin_helper",
+    "aten::_amp_foreach_non_finite_check_and_unscale_"};
 
 bool contains(std::span<const std::string_view> names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -128,23 +153,26 @@ DeferredPlan make_plan(const c10::OperatorHandle& op) {
   // The CPU kernels of others may be anything, Python for one.
   if (!name.starts_with("aten::")) return plan;
   if (contains(kExcluded, name)) return plan;
-  if (!op.hasKernelForDispatchKey(c10::DispatchKey::CPU) ||
-      !op.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta)) {
+  plan.infers = !contains(kNothingInferred, name);
+  plan.follows_format = contains(kFollowsFormat, name);
+  if (!op.hasKernelForDispatchKey(c10::DispatchKey::CPU)) return plan;
+  if (plan.infers && !op.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta)) return plan;
+  const auto& forms = overloads().of(name);  // not every form has the tags that belong to all
+  if (!contains(kIndexing, name) &&
+      std::any_of(forms.begin(), forms.end(), shape_depends_on_data)) {
     return plan;
   }
-  const auto& forms = overloads().of(name);  // not every form has the tags that belong to all
-  if (std::any_of(forms.begin(), forms.end(), shape_depends_on_data)) return plan;
   for (const c10::Argument& argument : schema.arguments()) {
     if (is_bound_to_caller(argument)) return plan;
     plan.writes.push_back(is_written(argument));
-    if (plan.writes.back() && !is_tensor(argument)) return plan;
+    if (plan.infers && plan.writes.back() && !is_tensor(argument)) return plan;
   }
   for (const c10::Argument& result : schema.returns()) {
     const auto argument = result_of(schema, result);
     if (!is_tensor(result) || !argument) return plan;
     plan.result_of.push_back(*argument);
   }
-  if (plan.result_of.empty()) return plan;
+  if (plan.infers && plan.result_of.empty()) return plan;
   const bool all_new = std::all_of(plan.result_of.begin(), plan.result_of.end(),
                                    [](int argument) { return argument == DeferredPlan::kNew; });
   if (all_new && !contains(kResizesOutput, name)) plan.out_form = find_out_form(op);

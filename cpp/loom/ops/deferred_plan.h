@@ -17,6 +17,8 @@ struct DeferredPlan {
   static constexpr int kNew = -1;
 
   bool possible = false;
+  bool follows_format = false;  ///< new results take the first argument's memory format
+  bool infers = true;           ///< false: there is nothing to infer
   /// For each result: the argument that it is (in place, out=), or kNew.
   std::vector<int> result_of;
   /// For each argument: whether it is written.

@@ -2,6 +2,7 @@
 #include "loom/ops/device_output_scope.h"
 
 #include "loom/backend/allocator.h"
+#include "loom/backend/stream.h"
 #include "loom/device/address.h"
 #include "loom/device/queue.h"
 
@@ -14,11 +15,26 @@ namespace {
 
 thread_local Queue* t_queue = nullptr;
 
-// The context of memory from a scope is the device address, which the device allocator frees.
-void free_device_memory(void* address) {
+// The context of memory from a scope is its host address, as raw_allocate() wants it.
+void free_device_memory(void* host) {
   static const c10::DeleterFnPtr deleter = c10::GetAllocator(c10::kPrivateUse1)->raw_deleter();
-  deleter(address);
+  deleter(device_address(host));
 }
+
+c10::Allocator* g_base = nullptr;  // set once, before the scoped allocator is installed
+
+// For raw_allocate(), which some libraries use and whose memory may come from a scope or not.
+void free_any_memory(void* host) {
+  if (device_of_address(device_address(host)) >= 0) {
+    free_device_memory(host);
+  } else {
+    g_base->raw_deleter()(host);
+  }
+}
+
+// A fresh block may be one that another thread has just dropped, with its work on it still queued.
+// Errors of that work are not taken: they belong to that thread's next synchronisation.
+void wait_to_write(const Queue& queue) { queue.timeline().wait(queue.submitted()); }
 
 class ScopedCpuAllocator final : public c10::Allocator {
  public:
@@ -27,12 +43,14 @@ class ScopedCpuAllocator final : public c10::Allocator {
   c10::DataPtr allocate(std::size_t bytes) override {
     if (t_queue == nullptr || bytes == 0) return base_->allocate(bytes);
     c10::DataPtr device = loom::allocate(bytes, *t_queue);
+    wait_to_write(*t_queue);
     void* host = host_address(device.get());
-    return {host, device.release_context(), &free_device_memory, c10::kCPU};
+    (void)device.release_context();
+    return {host, host, &free_device_memory, c10::kCPU};
   }
-  // Of the base allocator: raw_allocate() is not used inside scopes, where it could not work in
-  // isolated mode (its context must be the address itself).
-  c10::DeleterFnPtr raw_deleter() const override { return base_->raw_deleter(); }
+  c10::DeleterFnPtr raw_deleter() const override {
+    return base_->raw_deleter() == nullptr ? nullptr : &free_any_memory;
+  }
   void copy_data(void* destination, const void* source, std::size_t bytes) const override {
     base_->copy_data(destination, source, bytes);
   }
@@ -43,7 +61,8 @@ class ScopedCpuAllocator final : public c10::Allocator {
 
 // Leaked: CPU storages hold a pointer to it until the very end of the process.
 ScopedCpuAllocator* install() {
-  auto* allocator = new ScopedCpuAllocator(c10::GetCPUAllocator());
+  g_base = c10::GetCPUAllocator();
+  auto* allocator = new ScopedCpuAllocator(g_base);
   c10::SetCPUAllocator(allocator);
   return allocator;
 }
@@ -54,6 +73,8 @@ ScopedCpuAllocator* const g_allocator = install();
 
 c10::Allocator* scoped_cpu_allocator() noexcept { return g_allocator; }
 
+void wait_for_host_write(c10::Device device) { wait_to_write(current_queue(device.index())); }
+
 DeviceOutputScope::DeviceOutputScope(Queue& queue) noexcept
     : previous_(std::exchange(t_queue, &queue)) {}
 
@@ -62,7 +83,7 @@ DeviceOutputScope::~DeviceOutputScope() { t_queue = previous_; }
 std::optional<c10::DataPtr> take_device_memory(c10::StorageImpl& storage) {
   if (storage.data_ptr().get_deleter() != &free_device_memory) return std::nullopt;
   c10::DataPtr host = storage.set_data_ptr(c10::DataPtr(nullptr, c10::kCPU));
-  void* device = host.release_context();
+  void* device = device_address(host.release_context());
   // The device pointer is the context of its own deleter, as the device allocator makes it.
   return c10::DataPtr(
       device, device, c10::GetAllocator(c10::kPrivateUse1)->raw_deleter(),

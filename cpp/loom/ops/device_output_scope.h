@@ -20,8 +20,8 @@ namespace loom::ops {
 
 class DeviceOutputScope {
  public:
-  /// Requires: `queue` is idle and nothing is submitted to it before the results are adopted,
-  /// since the host writes memory that is ordered by this queue.
+  /// Memory is that of `queue`. Each block waits until what the queue has been given has run, since
+  /// the host writes it and the work of another thread may still be queued on it.
   explicit DeviceOutputScope(Queue& queue) noexcept;
   ~DeviceOutputScope();
   DeviceOutputScope(const DeviceOutputScope&) = delete;
@@ -34,6 +34,9 @@ class DeviceOutputScope {
 /// If the storage's memory was allocated in a scope, takes it out as a device pointer and leaves
 /// the storage empty; otherwise nothing.
 [[nodiscard]] std::optional<c10::DataPtr> take_device_memory(c10::StorageImpl& storage);
+
+/// Waits until the host may write a block that has just been allocated for the current stream.
+void wait_for_host_write(c10::Device device);
 
 /// The CPU allocator that scopes act on; storages made with it can be resized inside a scope.
 [[nodiscard]] c10::Allocator* scoped_cpu_allocator() noexcept;

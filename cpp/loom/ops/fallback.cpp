@@ -8,6 +8,8 @@
 // schema declares it or not: writes, because the memory is shared; resizes and replaced storages,
 // because they are compared afterwards.
 
+#include "loom/ops/fallback.h"
+
 #include "loom/backend/device_state.h"
 #include "loom/backend/stream.h"
 #include "loom/base/options.h"
@@ -58,16 +60,18 @@ void call_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   op.callBoxed(stack);
 }
 
+}  // namespace
+
 void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (try_defer(op, stack)) return;
   const auto start = std::chrono::steady_clock::now();
   const std::string name = full_name(op);
   obey_fallback_option(name);
   CpuArguments arguments(op, *stack);
+  arguments.convert(*stack);
   for (const c10::DeviceIndex device : arguments.devices()) current_queue(device).synchronize();
   {
     DeviceOutputScope outputs(current_queue(arguments.output_device().index()));
-    arguments.convert(*stack);
     call_on_cpu(op, stack);
     arguments.write_back();
     arguments.convert_results(*stack);
@@ -76,6 +80,8 @@ void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
                           std::chrono::steady_clock::now() - start)
                           .count());
 }
+
+namespace {
 
 // Where ATen has both a kernel for a sparse layout on CPU and a default for any device, the default
 // is not for sparse tensors: the fallback takes the place that the kernel has on CPU.
@@ -98,8 +104,12 @@ TORCH_LIBRARY_IMPL(_, PrivateUse1, library) {
   library.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
 }
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
-  // Its default for any device refuses those that it does not know by name.
-  library.impl("mode.values", torch::CppFunction::makeFromBoxedFunction<&fallback>());
+  // Their defaults for any device refuse those that they do not know by name, or do without the CPU
+  // operator's checks.
+  for (const char* name :
+       {"addr", "addr_", "addr.out", "conj_physical_", "conj_physical.out", "mode.values"}) {
+    library.impl(name, torch::CppFunction::makeFromBoxedFunction<&fallback>());
+  }
 }
 TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, library) {
   library.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());

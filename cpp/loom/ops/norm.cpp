@@ -152,8 +152,14 @@ Three layer_norm_backward(const at::Tensor& grad, const at::Tensor& input, c10::
 }
 
 void check_batch_norm(const at::Tensor& input, const at::Tensor& parameter, const char* name) {
+  if (input.numel() == 0) return;
   TORCH_CHECK(!parameter.defined() || parameter.numel() == input.size(1), name, " should contain ",
               input.size(1), " elements not ", parameter.numel());
+}
+
+/// The out= kernel leaves the statistics of other layouts unset.
+at::Tensor in_memory_format(const at::Tensor& input) {
+  return input.contiguous(input.suggest_memory_format());
 }
 
 Three batch_norm(const at::Tensor& input, const OptionalTensor& weight_opt,
@@ -186,7 +192,8 @@ Three batch_norm(const at::Tensor& input, const OptionalTensor& weight_opt,
                                epsilon, to, to_mean, to_invstd);
   };
   launch("native_batch_norm", Whole{}, kernel, out(output), out(mean), out(invstd),
-         out(running_mean), out(running_var), input, weight, bias, training, momentum, eps);
+         out(running_mean), out(running_var), training ? in_memory_format(input) : input, weight,
+         bias, training, momentum, eps);
   return {output, mean, invstd};
 }
 

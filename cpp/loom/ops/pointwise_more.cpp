@@ -6,6 +6,7 @@
 #include <ATen/MemoryOverlap.h>
 #include <ATen/ops/abs_native.h>
 #include <ATen/ops/abs_ops.h>
+#include <ATen/ops/clamp_min_cpu_dispatch.h>
 #include <ATen/ops/hardswish_backward_native.h>
 #include <ATen/ops/hardswish_backward_ops.h>
 #include <ATen/ops/hardswish_native.h>
@@ -126,6 +127,18 @@ at::Tensor& masked_fill_tensor(at::Tensor& self, const at::Tensor& mask, const a
 
 using Binary = at::Tensor(const at::Tensor&, const at::Tensor&, const at::Scalar&);
 
+at::Tensor& clamp_at_zero(const at::Tensor& self, at::Tensor& to) {
+  return at::cpu::clamp_min_outf(self, 0, to);
+}
+
+at::Tensor relu(const at::Tensor& self) {
+  if (find_alike(self) == nullptr) return native::relu(self);
+  std::array<at::Tensor, 1> outputs{empty(self.sizes(), self.scalar_type(), self.device())};
+  probe_dtypes<&clamp_at_zero>(outputs, self);
+  launch_cpu<&clamp_at_zero>("relu", Pointwise{1}, outputs, self);
+  return std::move(outputs[0]);
+}
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
@@ -150,7 +163,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("masked_fill_.Scalar", TORCH_FN(masked_fill_scalar));
   m.impl("masked_fill_.Tensor", TORCH_FN(masked_fill_tensor));
   // These are made of other operators.
-  m.impl("relu", TORCH_FN(native::relu));
+  m.impl("relu", TORCH_FN(relu));
   m.impl("relu_", TORCH_FN(native::relu_));
   m.impl("isnan", TORCH_FN(native::isnan));
   m.impl("rsub.Tensor", TORCH_FN(static_cast<Binary*>(native::rsub)));

@@ -11,7 +11,9 @@
 // member kProbesDtypes if one-element operands are valid whatever the other arguments are.
 // Thread: registration at load time; the registered functions from any.
 
+#include "loom/ops/alike.h"
 #include "loom/ops/dtype_probe.h"
+#include "loom/ops/empty.h"
 #include "loom/ops/launch.h"
 #include "loom/ops/structured_meta.h"
 
@@ -76,9 +78,9 @@ struct OutputsFirst {
     auto all = std::forward_as_tuple(arguments...);
     [&]<std::size_t... kOut, std::size_t... kIn>(std::index_sequence<kOut...>,
                                                  std::index_sequence<kIn...>) {
-      const KeptBits bits[] = {KeptBits(std::get<kOut>(all))...};
+      const KeptForm forms[] = {KeptForm(std::get<kOut>(all))...};
       kCpu(std::get<kOutputs + kIn>(all)..., std::get<kOut>(all)...);
-      for (const KeptBits& kept : bits) kept.restore();
+      for (const KeptForm& kept : forms) kept.restore();
     }(std::make_index_sequence<kOutputs>{}, std::make_index_sequence<kInputs>{});
   }
 };
@@ -140,6 +142,14 @@ struct StructuredForm<Op, Meta, Policy, kCpu, Result(Argument...)> {
 
   template <OutputKind kKind, class... Input>
   static Outputs run(Outputs given, const Input&... inputs) {
+    if constexpr (kKind == OutputKind::kNew && requires { Policy::kResultIsAlike; }) {
+      if (const at::Tensor* like = find_alike(inputs...)) [[likely]] {
+        Outputs outputs{empty(like->sizes(), like->scalar_type(), like->device())};
+        probe_dtypes<kCpu>(outputs, inputs...);
+        launch_cpu<kCpu>(short_name<Op>(), Policy::split(outputs, inputs...), outputs, inputs...);
+        return outputs;
+      }
+    }
     // TensorIterator compares devices itself, and takes CPU scalars.
     if constexpr (!std::is_base_of_v<at::TensorIteratorBase, Meta>) {
       check_same_device<Op>(inputs...);
@@ -147,6 +157,12 @@ struct StructuredForm<Op, Meta, Policy, kCpu, Result(Argument...)> {
     StructuredMeta<Meta, kKind, kOutputs> meta(std::move(given));
     meta.meta(for_meta(inputs)...);
     const Outputs& outputs = meta.outputs();
+    if constexpr (kKind == OutputKind::kNew && requires { Policy::kFollowsFormat; }) {
+      const c10::MemoryFormat format = std::get<0>(std::tie(inputs...)).suggest_memory_format();
+      if (format != c10::MemoryFormat::Contiguous) {
+        outputs[0].unsafeGetTensorImpl()->empty_tensor_restride(format);
+      }
+    }
     if constexpr (requires { Policy::kProbesDtypes; }) probe_dtypes<kCpu>(outputs, inputs...);
     if constexpr (requires { Policy::split(outputs, inputs...); }) {
       launch_cpu<kCpu>(short_name<Op>(), Policy::split(outputs, inputs...), outputs, inputs...);
@@ -185,6 +201,12 @@ struct Elementwise {
   static Pointwise split(const Anything&...) {
     return {kCost};
   }
+};
+
+/// The same, if the result of floating-point operands that are alike (alike.h) is like them.
+template <int kCost>
+struct Floating : Elementwise<kCost> {
+  static constexpr bool kResultIsAlike = true;
 };
 
 /// Policy of operators that run as one block.

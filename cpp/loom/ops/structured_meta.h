@@ -6,6 +6,7 @@
 // changed in place, or the tensors given as out=. Thread: any.
 
 #include "loom/base/export.h"
+#include "loom/ops/tensor_ref.h"
 
 #include <ATen/TensorIterator.h>
 #include <ATen/TensorMeta.h>
@@ -42,7 +43,14 @@ class StructuredMeta final : public Meta {
  public:
   using Outputs = std::array<at::Tensor, kOutputs>;
 
-  explicit StructuredMeta(Outputs outputs) : outputs_(std::move(outputs)) {}
+  explicit StructuredMeta(Outputs outputs) : outputs_(std::move(outputs)) {
+    // TensorIterator asks for the address to write to, on whatever device is the current one.
+    if constexpr (kKind != OutputKind::kNew) {
+      for (const at::Tensor& output : outputs_) {
+        if (output.defined()) materialize(*output.storage().unsafeGetStorageImpl());
+      }
+    }
+  }
 
   [[nodiscard]] const Outputs& outputs() const noexcept { return outputs_; }
   [[nodiscard]] Outputs take_outputs() noexcept { return std::move(outputs_); }

@@ -3,8 +3,10 @@
 
 #include "loom/device/address.h"
 
+#include <c10/core/DeviceGuard.h>
 #include <c10/core/StorageImpl.h>
 #include <c10/core/TensorImpl.h>
+#include <c10/core/impl/COW.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -29,6 +31,14 @@ std::size_t extent_bytes(c10::IntArrayRef sizes, c10::IntArrayRef strides, std::
 
 }  // namespace
 
+void materialize(c10::StorageImpl& storage) {
+  if (!c10::impl::cow::is_cow_data_ptr(storage.data_ptr())) [[likely]]
+    return;
+  // The copy is made by the current stream of the current device.
+  const c10::DeviceGuard guard(storage.device());
+  (void)storage.mutable_data();
+}
+
 at::Tensor make_alias(const TensorView& view) {
   const std::size_t bytes = extent_bytes(view.sizes, view.strides, c10::elementSize(view.dtype));
   auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
@@ -45,10 +55,13 @@ at::Tensor make_alias(const TensorView& view) {
   return alias;
 }
 
-void KeptBits::make_pass() const {
+void KeptForm::make_pass() const {
   const at::Tensor values = alias_.clone();
   alias_._set_conj(conj_);
   alias_._set_neg(neg_);
+  TORCH_CHECK(alias_.dim() == static_cast<std::int64_t>(strides_.size()), "expected a result with ",
+              strides_.size(), " dimensions as inferred, got ", alias_.dim());
+  alias_.unsafeGetTensorImpl()->set_sizes_and_strides(alias_.sizes(), strides_);
   alias_.copy_(values);
 }
 
@@ -68,6 +81,7 @@ TensorRef::TensorRef(const at::Tensor& tensor, bool writes) {
   }
   // The door to device memory: from here on only the host-accessible address is used.
   if (impl->numel() != 0) {
+    if (writes) materialize(*impl->unsafe_storage().unsafeGetStorageImpl());
     data_ = static_cast<std::byte*>(host_address(writes ? impl->mutable_data() : impl->data()));
   }
   set_geometry(*impl);

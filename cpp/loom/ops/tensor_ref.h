@@ -10,6 +10,7 @@
 
 #include "loom/device/command_buffer.h"
 
+#include <ATen/DimVector.h>
 #include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>
 #include <c10/util/ArrayRef.h>
@@ -29,22 +30,29 @@ struct TensorView {
   bool conj = false, neg = false, wrapped_number = false;
 };
 
+/// Gives a lazily cloned storage its own memory, on its own device, before somebody writes it.
+void materialize(c10::StorageImpl& storage);
+
 /// A CPU tensor over the memory of `view`: no copy, no ownership. About 75 ns.
 [[nodiscard]] at::Tensor make_alias(const TensorView& view);
 
-/// Kernels that solve for the conjugate may set the conjugate bit of their output instead of making
-/// a pass over it. An alias's bits are not its device tensor's, so the pass is made after all.
-/// Requires: `alias` outlives the object.
-class KeptBits {
+/// Kernels may change what their output is beside its values: those that solve for the conjugate
+/// set the conjugate bit instead of making a pass, others give it strides of their own. An alias's
+/// form is not its device tensor's, so the values are put where they belong after all. Requires:
+/// `alias` outlives the object.
+class KeptForm {
  public:
-  explicit KeptBits(const at::Tensor& alias)
+  explicit KeptForm(const at::Tensor& alias)
       : alias_(alias),
         conj_(alias.defined() && alias.is_conj()),
-        neg_(alias.defined() && alias.is_neg()) {}
-  /// Gives the alias the bits that it had, and its memory the values that it then means.
+        neg_(alias.defined() && alias.is_neg()) {
+    if (alias.defined()) strides_ = alias.strides();
+  }
+  /// Gives the alias the form that it had, and its memory the values that it then means.
   void restore() const {
     if (!alias_.defined()) return;
-    if (alias_.is_conj() != conj_ || alias_.is_neg() != neg_) [[unlikely]] {
+    if (alias_.is_conj() != conj_ || alias_.is_neg() != neg_ || alias_.strides() != strides_)
+        [[unlikely]] {
       make_pass();
     }
   }
@@ -54,6 +62,7 @@ class KeptBits {
 
   const at::Tensor& alias_;
   const bool conj_, neg_;
+  at::DimVector strides_;
 };
 
 class TensorRef {

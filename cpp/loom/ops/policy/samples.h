@@ -20,4 +20,9 @@ struct Samples {
   }
 };
 
+/// The CPU kernels of paddings give a new result the memory format of their first argument.
+struct Padding : Samples {
+  static constexpr bool kFollowsFormat = true;
+};
+
 }  // namespace loom::ops

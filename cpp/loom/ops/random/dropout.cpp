@@ -73,7 +73,7 @@ void launch_dropout(const at::Tensor& output, const at::Tensor& mask, const at::
                     double keep, double scale) {
   TORCH_CHECK(0 <= keep && keep <= 1, "bernoulli_ expects p to be in [0, 1], but got p=", keep);
   const PhiloxStream stream =
-      reserve(std::nullopt, input.device(), input.numel(), Bernoulli::kWords);
+      reserve(kDefaultGenerator, input.device(), input.numel(), Bernoulli::kWords);
   AT_DISPATCH_FLOATING_TYPES_AND2(
       at::kHalf, at::kBFloat16, input.scalar_type(), "native_dropout", [&] {
         launch("native_dropout", Custom{}, dropout_kernel<scalar_t>, out(output), out(mask), input,
@@ -92,7 +92,7 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, doubl
   const double scale = keep == 0 ? 0 : 1 / keep;
   at::Tensor mask = at::empty_like(input, mask_options);
   if (!at::isFloatingType(input.scalar_type())) {
-    mask.bernoulli_(keep);
+    mask.bernoulli_(keep, kDefaultGenerator);
     return {input.mul(mask).mul_(scale), mask};
   }
   at::Tensor output = at::empty_like(input);

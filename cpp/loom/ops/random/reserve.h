@@ -12,6 +12,9 @@
 
 namespace loom::ops::random {
 
+/// No generator is given: the device's own.
+inline const std::optional<at::Generator> kDefaultGenerator;
+
 /// Takes the words of `values` values of `words` each, in whole tiles, from `generator` or the
 /// default generator of `device`. Throws: c10::Error when it is no loom generator.
 inline PhiloxStream reserve(const std::optional<at::Generator>& generator, c10::Device device,

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// The common case of pointwise operators, told apart in a few comparisons: operands that are all
+// alike, so that the result is like them too, and ATen's shape inference, which is made for all
+// cases, has nothing to add. Thread: any.
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Scalar.h>
+
+namespace loom::ops {
+
+/// What all operands are like; null if they are not.
+class Alike {
+ public:
+  /// A contiguous floating-point tensor on loom, or a Python number.
+  bool add(const at::Tensor& tensor) {
+    const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+    if (!tensor.defined() || impl->key_set().has_any(kViews)) return false;
+    if (impl->device_type() != c10::kPrivateUse1) {
+      return like_ != nullptr && impl->is_wrapped_number() && !tensor.is_complex();
+    }
+    if (!tensor.is_floating_point() || !impl->is_contiguous()) return false;
+    if (like_ == nullptr) {
+      like_ = &tensor;
+      // A number would decide the dtype beside it.
+      return impl->dim() > 0;
+    }
+    return impl->dtype() == like_->dtype() && impl->device() == like_->device() &&
+           impl->sizes() == like_->sizes();
+  }
+  bool add(const at::Scalar& scalar) { return !scalar.isComplex() && !scalar.isBoolean(); }
+  template <class T>
+  bool add(const T&) {
+    return false;
+  }
+
+  [[nodiscard]] const at::Tensor* like() const noexcept { return like_; }
+
+ private:
+  static constexpr c10::DispatchKeySet kViews{
+      c10::DispatchKey::Conjugate, c10::DispatchKey::Negative, c10::DispatchKey::ZeroTensor};
+
+  const at::Tensor* like_ = nullptr;
+};
+
+template <class... Operand>
+const at::Tensor* find_alike(const Operand&... operands) {
+  Alike alike;
+  return (alike.add(operands) && ...) ? alike.like() : nullptr;
+}
+
+}  // namespace loom::ops

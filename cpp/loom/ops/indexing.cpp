@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Indexing with tensors. Masks become indices, for which the host waits, since their number depends
+// on data; indices on the host are moved to the device, as on every accelerator. Then the operator
+// can be deferred like any other.
+#include "loom/ops/fallback.h"
+
+#include <ATen/DimVector.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/native/IndexingUtils.h>
+#include <torch/library.h>
+
+namespace loom::ops {
+namespace {
+
+bool is_mask(const at::Tensor& index) {
+  return index.scalar_type() == c10::kBool || index.scalar_type() == c10::kByte;
+}
+
+at::Tensor on_device(const at::Tensor& index, c10::Device device) {
+  return index.device() == device ? index : index.to(device, /*non_blocking=*/true);
+}
+
+/// The indices of `self`, with none that is a mask or elsewhere.
+c10::List<std::optional<at::Tensor>> plain_indices(
+    const at::Tensor& self, const c10::List<std::optional<at::Tensor>>& indices) {
+  c10::List<std::optional<at::Tensor>> moved;
+  bool masked = false;
+  for (const std::optional<at::Tensor>& index : indices) {
+    if (!index || !index->defined()) {
+      moved.push_back(index);
+      continue;
+    }
+    masked = masked || is_mask(*index);
+    moved.push_back(on_device(*index, self.device()));
+  }
+  if (!masked) return moved;
+  c10::List<std::optional<at::Tensor>> plain;
+  for (at::Tensor& index : at::native::expandTensors(self, moved)) {
+    plain.push_back(index.defined() ? std::optional(std::move(index)) : std::nullopt);
+  }
+  return plain;
+}
+
+/// If the indices are one mask and nothing else, the mask with dimensions of `self` after it.
+std::optional<at::Tensor> single_mask(const at::Tensor& self,
+                                      const c10::List<std::optional<at::Tensor>>& indices) {
+  std::optional<at::Tensor> mask;
+  std::int64_t dim = 0;
+  for (const std::optional<at::Tensor>& index : indices) {
+    if (!index || !index->defined()) {
+      if (!mask) ++dim;
+      continue;
+    }
+    if (mask || index->scalar_type() != c10::kBool) return std::nullopt;
+    mask = *index;
+  }
+  if (!mask || dim + mask->dim() > self.dim()) return std::nullopt;
+  for (std::int64_t d = 0; d < mask->dim(); ++d) {
+    if (mask->size(d) != self.size(dim + d)) return std::nullopt;
+  }
+  at::DimVector sizes(mask->sizes().begin(), mask->sizes().end());
+  sizes.resize(static_cast<std::size_t>(self.dim() - dim), 1);
+  return mask->reshape(sizes);
+}
+
+// (self, indices, ...)
+void index(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const std::size_t first = stack->size() - op.schema().arguments().size();
+  const at::Tensor self = (*stack)[first].toTensor();
+  if (self.is_privateuseone()) {
+    (*stack)[first + 1] = plain_indices(self, (*stack)[first + 1].toOptionalTensorList());
+  }
+  fallback(op, stack);
+}
+
+// (self, indices, values, accumulate, ...)
+void index_put(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const std::size_t first = stack->size() - op.schema().arguments().size();
+  const at::Tensor self = (*stack)[first].toTensor();
+  const at::Tensor values = (*stack)[first + 2].toTensor();
+  const bool accumulate = (*stack)[first + 3].toBool();
+  const auto indices = (*stack)[first + 1].toOptionalTensorList();
+  // self[mask] = value waits for nothing.
+  if (self.is_privateuseone() && !accumulate && values.numel() == 1) {
+    const auto mask = single_mask(self, indices);
+    if (mask && values.scalar_type() == self.scalar_type()) {
+      at::Tensor written = self;
+      written.masked_fill_(on_device(*mask, self.device()), values.reshape({}));
+      torch::jit::drop(*stack, op.schema().arguments().size());
+      stack->emplace_back(std::move(written));
+      return;
+    }
+  }
+  index(op, stack);
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  for (const char* name : {"index.Tensor", "index.Tensor_out"}) {
+    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&index>());
+  }
+  m.impl("_index_put_impl_", torch::CppFunction::makeFromBoxedFunction<&index_put>());
+}
+
+}  // namespace loom::ops
