@@ -16,15 +16,16 @@ DONE := $(VENV)/.loom
 export PATH := $(VENV)/bin:$(PATH)
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 
-.PHONY: help demo test install lint format tidy sanitizers bench clean distclean
+.PHONY: help demo test conformance install lint format tidy sanitizers bench clean distclean
 
 help:
 	@echo "make demo        train two models on cpu and on loom, and compare"
 	@echo "make test        build, run the C++ and the Python tests"
+	@echo "make conformance PyTorch's own operator databases, loom against cpu, all of them"
 	@echo "make install     build the wheel and install it into $(VENV)"
 	@echo "make lint        formatters, linters, type checks; make format mends what it can"
 	@echo "make tidy        clang-tidy on everything that is compiled (minutes)"
-	@echo "make sanitizers  the core's tests under AddressSanitizer and ThreadSanitizer"
+	@echo "make sanitizers  C++ tests under AddressSanitizer, the core's under ThreadSanitizer"
 	@echo "make bench       side-by-side speed of loom and cpu"
 	@echo "make clean       remove what was built; make distclean: .venv too"
 
@@ -35,8 +36,11 @@ test: define := -C cmake.define.LOOM_BUILD_TESTS=ON
 test: $(DONE)/gtest install
 	ctest --test-dir $(BUILD) --output-on-failure --parallel $(JOBS) $(ARGS)
 
+conformance: install
+	$(PY) tests_py/conformance/run.py --write --workers $(JOBS) $(ARGS)
+
 # One build tree serves the wheel, the tests and the benchmarks: nothing is compiled twice.
-install: $(DONE)/torch
+install: $(DONE)/tools $(DONE)/torch
 	$(PIP) install -v --no-build-isolation -C build-dir=$(BUILD) $(define) '.[demo,test]'
 	cd / && $(PY) -c 'import torch; torch.empty(1, device="loom")'
 
@@ -53,7 +57,7 @@ tidy: define := -C cmake.define.LOOM_BUILD_TESTS=ON
 tidy: $(DONE)/gtest $(DONE)/lint install
 	git ls-files '*.cpp' | grep -v '^examples/' | xargs -n 1 -P $(JOBS) clang-tidy -p $(BUILD) --quiet
 
-sanitizers: $(DONE)/gtest $(DONE)/venv
+sanitizers: $(DONE)/gtest $(DONE)/tools $(DONE)/torch
 	cmake --workflow --preset asan
 	cmake --workflow --preset tsan
 
@@ -76,10 +80,13 @@ $(DONE)/venv:
 	  sys.exit(not (pathlib.Path(sysconfig.get_path("include")) / "Python.h").exists())' \
 	  || tools/need.sh python3-dev
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) install --quiet 'cmake>=3.25' ninja pyyaml 'scikit-build-core>=0.10'
 	mkdir -p $(DONE) && touch $@
 
-$(DONE)/torch: | $(DONE)/venv
+$(DONE)/tools: pyproject.toml | $(DONE)/venv
+	$(PIP) install --quiet 'cmake>=3.25' ninja pyyaml 'scikit-build-core>=0.10'
+	touch $@
+
+$(DONE)/torch: | $(DONE)/tools
 	$(PIP) install --quiet 'torch==$(TORCH)+cpu' 2>/dev/null \
 	  || $(PIP) install --quiet --extra-index-url $(TORCH_INDEX) 'torch==$(TORCH)+cpu' \
 	  || $(PIP) install --quiet 'torch==$(TORCH)'

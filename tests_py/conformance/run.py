@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Runs PyTorch's op_db, module_db and optim_db on loom against cpu.
+
+Worker processes take one check at a time, so that a crash or a hang is that check's row and the run
+goes on. `make conformance` runs all and writes docs/conformance.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import concurrent.futures
+import fnmatch
+import queue
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from known import KNOWN
+
+from support.line_worker import LineWorker
+
+SECONDS_PER_CHECK = 120.0
+
+Key = tuple[str, str, str, str]
+
+
+@dataclass(frozen=True)
+class Row:
+    """What came of one check: an entry of a database, the check, the dtype."""
+
+    key: Key
+    status: str  # agrees | differs | broken (the check itself) | crash | hang
+    detail: str = ""
+    samples: int = 0
+    fallbacks: tuple[str, ...] = ()
+
+    @property
+    def good(self) -> bool:
+        return self.status == "agrees"
+
+
+def reason_for(key: Key, known: dict[Key, str] = KNOWN) -> str | None:
+    """The listed reason why a check does not agree."""
+    for pattern, reason in known.items():
+        if all(p in ("*", k) for p, k in zip(pattern, key, strict=True)):
+            return reason
+    return None
+
+
+def start_worker(device: str) -> LineWorker:
+    # The oracle's own threads would only take cores from the device.
+    return LineWorker(Path(__file__).with_name("worker.py"), device, OMP_NUM_THREADS="1")
+
+
+def serve(device: str, numbers: queue.SimpleQueue[int], wanted: Callable[[Key], bool]) -> list[Row]:
+    rows: list[Row] = []
+    worker = start_worker(device)
+    try:
+        while True:
+            try:
+                number = numbers.get_nowait()
+            except queue.Empty:
+                return rows
+            if number >= len(worker.first):
+                return rows
+            key = tuple(worker.first[number])
+            if not wanted(key):
+                continue
+            answer = worker.exchange(number, SECONDS_PER_CHECK)
+            if answer is None:
+                rows.append(Row(key, *worker.how_it_ended()))
+                worker.kill()
+                worker.close()
+                worker = start_worker(device)
+            else:
+                rows.append(Row(key, **{**answer, "fallbacks": tuple(answer["fallbacks"])}))
+    finally:
+        worker.close()
+
+
+def run(wanted: Callable[[Key], bool], device: str = "loom", workers: int = 2) -> list[Row]:
+    """All rows that are wanted, in the order of their keys."""
+    numbers: queue.SimpleQueue[int] = queue.SimpleQueue()
+    for number in range(100_000):  # more than there are: workers know where the list ends
+        numbers.put(number)
+    with concurrent.futures.ThreadPoolExecutor(workers) as pool:
+        running = [pool.submit(serve, device, numbers, wanted) for _ in range(workers)]
+        return sorted((row for each in running for row in each.result()), key=lambda row: row.key)
+
+
+def unexplained(rows: Iterable[Row]) -> list[Row]:
+    return [row for row in rows if not row.good and reason_for(row.key) is None]
+
+
+def stale(rows: list[Row]) -> list[Key]:
+    """Entries of the list of known differences under which everything agrees."""
+    bad = [row.key for row in rows if not row.good]
+    seen = [row.key for row in rows]
+    return [
+        pattern
+        for pattern in KNOWN
+        if any(reason_for(key, {pattern: ""}) is not None for key in seen)
+        and not any(reason_for(key, {pattern: ""}) is not None for key in bad)
+    ]
+
+
+def operators_with_fallback(rows: Iterable[Row]) -> dict[str, set[str]]:
+    """The operators of op_db that took the synchronous fallback in the forward check, and where."""
+    result: dict[str, set[str]] = collections.defaultdict(set)
+    for row in rows:
+        if row.key[0] == "op_db" and row.key[2] == "forward" and row.fallbacks:
+            result[row.key[1]].update(row.fallbacks)
+    return dict(result)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help="only these entries; * and ? as in file names")
+    parser.add_argument("--check", action="append", help="only this check")
+    parser.add_argument("--dtype", action="append", help="only this dtype")
+    parser.add_argument("--device", default="loom")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--write", action="store_true", help="write docs/conformance.md")
+    given = parser.parse_args()
+
+    def wanted(key: Key) -> bool:
+        return (
+            (not given.names or any(fnmatch.fnmatch(key[1], name) for name in given.names))
+            and (not given.check or key[2] in given.check)
+            and (not given.dtype or key[3] in given.dtype)
+        )
+
+    start = time.perf_counter()
+    rows = run(wanted, given.device, given.workers)
+    seconds = time.perf_counter() - start
+    for row in rows:
+        if not row.good:
+            listed = "" if reason_for(row.key) is None else " [known]"
+            print(f"{' '.join(row.key)}: {row.status}{listed}: {row.detail}")
+    for pattern in stale(rows):
+        print(f"{' '.join(pattern)}: agrees, remove it from known.py")
+    good = sum(row.good for row in rows)
+    samples = sum(row.samples for row in rows)
+    print(
+        f"{len(rows)} checks of {samples} samples, {good} agree ({100 * good / len(rows):.2f} %), "
+        f"{len(unexplained(rows))} unexplained, {seconds:.0f} s"
+    )
+    if given.write:
+        from page import write_page
+
+        page = Path(__file__).parents[2] / "docs" / "conformance.md"
+        write_page(rows, page, seconds, given.workers)
+    return bool(unexplained(rows) or stale(rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Models train on loom as on cpu, and a training step never waits for the device."""
+
+import contextlib
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from zoo import OPTIMIZERS, ZOO, Task
+
+STEPS = 20
+
+
+def batches(task: Task, count: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    torch.manual_seed(1)
+    return [task.batch() for _ in range(count)]
+
+
+def step(
+    model: torch.nn.Module, optimizer: torch.optim.Optimizer, task: Task, batch, autocast: bool
+) -> torch.Tensor:
+    inputs, targets = batch
+    context = torch.autocast("loom", torch.bfloat16) if autocast else contextlib.nullcontext()
+    with context:
+        loss = task.loss(model(inputs), targets)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss.detach()
+
+
+def losses(
+    task: Task,
+    optimizer: Callable[..., torch.optim.Optimizer],
+    device: str,
+    dtype: torch.dtype = torch.float32,
+) -> list[float]:
+    torch.manual_seed(0)
+    model = task.model().to(device, dtype)
+    made = optimizer(model.parameters())
+
+    def moved(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.to(device, dtype if tensor.is_floating_point() else None)
+
+    return torch.stack(
+        [
+            step(model, made, task, [moved(t) for t in batch], autocast=False)
+            for batch in batches(task, STEPS)
+        ]
+    ).tolist()
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw fused"])
+@pytest.mark.parametrize("name", ZOO)
+def test_losses_are_those_of_cpu(name: str, optimizer: str) -> None:
+    def both(dtype: torch.dtype) -> tuple[list[float], list[float]]:
+        made = OPTIMIZERS[optimizer]
+        return losses(ZOO[name], made, "loom", dtype), losses(ZOO[name], made, "cpu", dtype)
+
+    # Training multiplies rounding errors, most where batch norm has few values; in float64 they
+    # stay too small to hide anything else.
+    actual, exact = both(torch.float64)
+    torch.testing.assert_close(actual, exact, rtol=1e-7, atol=1e-9)
+    actual, expected = both(torch.float32)
+    torch.testing.assert_close(actual[0], expected[0], rtol=1e-5, atol=1e-5)
+    # What float32 rounding came to on cpu, by its distance from float64.
+    error = max(abs(e - x) for e, x in zip(expected, exact, strict=True))
+    torch.testing.assert_close(actual, exact, rtol=1e-5, atol=max(4 * error, 1e-4))
+
+
+@pytest.mark.parametrize("autocast", [False, True], ids=["float32", "bfloat16"])
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("name", ZOO)
+def test_a_step_neither_falls_back_nor_waits(name: str, optimizer: str, autocast: bool) -> None:
+    task = ZOO[name]
+    torch.manual_seed(0)
+    model = task.model().to("loom")
+    made = OPTIMIZERS[optimizer](model.parameters())
+    first, second = ([t.to("loom") for t in batch] for batch in batches(task, 2))
+    # An operator's first call with a combination of dtypes may wait to see that it knows them.
+    step(model, made, task, first, autocast)
+    torch.loom.synchronize()
+    torch.loom.reset_fallbacks()
+    before = torch.loom.host_waits()
+    loss = step(model, made, task, second, autocast)
+    waits = torch.loom.host_waits() - before
+    assert torch.loom.fallbacks() == {}
+    assert waits == 0
+    assert loss.isfinite().item()
+
+
+LOSSES = """
+    import json, sys
+    sys.path.insert(0, sys.argv[1])
+    import torch, torch_loom
+    from test_training import losses
+    from zoo import OPTIMIZERS, ZOO
+
+    names = ("gpt", "resnet18", "unet", "lstm")
+    print(json.dumps({name: losses(ZOO[name], OPTIMIZERS["sgd"], "loom") for name in names}))
+"""
+
+
+def test_losses_do_not_depend_on_threads_or_memory_mode(check) -> None:
+    def run(**environment: str) -> dict[str, list[float]]:
+        folder = str(Path(__file__).parent)
+        return json.loads(check(LOSSES, folder, LOOM_DEVICES="1", **environment).out)
+
+    reference = run(LOOM_THREADS="1", LOOM_MEMORY="unified")
+    for threads, memory in (("2", "unified"), ("1", "isolated"), ("2", "isolated")):
+        assert run(LOOM_THREADS=threads, LOOM_MEMORY=memory) == reference
+
+
+def test_a_copy_of_a_model_trains_alike() -> None:
+    task = ZOO["mlp"]
+    torch.manual_seed(0)
+    model = task.model().to("loom")
+    twin = copy.deepcopy(model)
+    made = [OPTIMIZERS["adam"](m.parameters()) for m in (model, twin)]
+    for batch in batches(task, 3):
+        moved = [t.to("loom") for t in batch]
+        one = step(model, made[0], task, moved, autocast=False)
+        other = step(twin, made[1], task, moved, autocast=False)
+        assert torch.equal(one, other)
