@@ -158,13 +158,15 @@ bool can_be_made(const at::Tensor& inferred, const MetaArguments& arguments) {
          !inferred.is_conj() && !inferred.is_neg() && !arguments.shares_memory(inferred);
 }
 
-/// True if the inference gave a written argument's stand-in another geometry. Which strides a
-/// kernel gives to a result that it resizes is its own affair.
-bool changed(const c10::IValue& given, const c10::IValue& inferred) {
-  if (!given.isTensor() || !given.toTensor().defined()) return false;
+/// Whether a written argument has the geometry that the inference gave its stand-in, or may be
+/// given it here: an empty vector may grow. Which strides a kernel gives to what else it resizes is
+/// its own affair.
+bool fits(const c10::IValue& given, const c10::IValue& inferred) {
+  if (!given.isTensor() || !given.toTensor().defined()) return true;
   const at::Tensor& device = given.toTensor();
-  return device.sizes() != inferred.toTensor().sizes() ||
-         device.strides() != inferred.toTensor().strides();
+  const at::Tensor& wanted = inferred.toTensor();
+  if (device.sizes() == wanted.sizes()) return device.strides() == wanted.strides();
+  return device.dim() == 1 && device.numel() == 0 && wanted.dim() == 1;
 }
 
 /// Gives a new tensor the memory format of another one.
@@ -229,7 +231,14 @@ bool try_defer(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   }
 
   for (std::size_t i = 0; i < count; ++i) {
-    if (plan.writes[i] && changed((*stack)[first + i], meta_arguments[i])) return false;
+    if (plan.writes[i] && !fits((*stack)[first + i], meta_arguments[i])) return false;
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    if (!plan.writes[i] || !(*stack)[first + i].isTensor()) continue;
+    const at::Tensor& device = (*stack)[first + i].toTensor();
+    if (device.defined() && device.sizes() != meta_arguments[i].toTensor().sizes()) {
+      device.resize_(meta_arguments[i].toTensor().sizes());
+    }
   }
   torch::jit::Stack results;
   std::vector<TensorRef> new_results;
