@@ -99,8 +99,7 @@ LOSSES = """
     from test_training import losses
     from zoo import OPTIMIZERS, ZOO
 
-    names = ("gpt", "resnet18", "unet", "lstm")
-    print(json.dumps({name: losses(ZOO[name], OPTIMIZERS["sgd"], "loom") for name in names}))
+    print(json.dumps({name: losses(ZOO[name], OPTIMIZERS["sgd"], "loom") for name in ZOO}))
 """
 
 
