@@ -43,10 +43,17 @@ class Operands {
 
   [[nodiscard]] std::optional<c10::Device> device() const noexcept { return device_; }
   [[nodiscard]] std::size_t key() const noexcept { return key_; }
+  /// True for dtypes that a kernel may well not know: then it is waited for once. Every kernel has
+  /// code for float and double beside indices and masks, and factories for integers.
+  [[nodiscard]] bool unusual_dtypes() const noexcept {
+    return other_dtype_ || (integers_only_ && reads_);
+  }
 
  private:
   bool add(const at::Tensor& tensor, bool written) {
     if (!tensor.defined()) return true;
+    note_dtype(tensor.scalar_type());
+    reads_ = reads_ || !written;
     key_ = c10::hash_combine(key_, static_cast<std::size_t>(tensor.scalar_type()) * 2 +
                                        static_cast<std::size_t>(tensor.dim() == 0));
     if (tensor.layout() != c10::kStrided || tensor.is_quantized() || tensor.is_nested() ||
@@ -60,8 +67,15 @@ class Operands {
     return tensor.is_cpu() && tensor.dim() == 0 && !written;
   }
 
+  void note_dtype(c10::ScalarType dtype) {
+    const bool real = dtype == c10::kFloat || dtype == c10::kDouble;
+    integers_only_ = integers_only_ && !real;
+    other_dtype_ = other_dtype_ || !(real || dtype == c10::kLong || dtype == c10::kBool);
+  }
+
   std::size_t key_;
   std::optional<c10::Device> device_;
+  bool other_dtype_ = false, integers_only_ = true, reads_ = false;
 };
 
 /// Meta tensors in place of device tensors, alike in everything but their data.
@@ -269,7 +283,7 @@ bool try_defer(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const std::uint64_t position = queue.submit(
       short_name(op), DeferredCommand(as_outputs ? *plan.out_form : op, std::move(arguments),
                                       std::move(new_results), as_outputs));
-  if (!accepted().contains(operands.key())) {
+  if (operands.unusual_dtypes() && !accepted().contains(operands.key())) {
     queue.synchronize(position);
     accepted().insert(operands.key());
   }

@@ -15,8 +15,9 @@ namespace loom::ops {
 /// returns true; or returns false and leaves everything as it was, if that cannot be done: results
 /// whose shape depends on data, random numbers, views, operands that are not strided tensors of one
 /// device, or a shape inference that refuses. The caller then takes the synchronous fallback, which
-/// raises the CPU operator's own errors. The first call with a combination of dtypes waits for the
-/// kernel, so that a dtype it does not know is an error of that call.
+/// raises the CPU operator's own errors. The first call with a combination of dtypes other than
+/// float and double (with indices and masks) waits for the kernel, so that a dtype it does not know
+/// is an error of that call.
 /// Throws: torch.OutOfMemoryError.
 [[nodiscard]] bool try_defer(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
