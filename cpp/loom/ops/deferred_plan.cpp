@@ -17,8 +17,9 @@ namespace loom::ops {
 namespace {
 
 // Operators whose shape inference does not tell what the CPU kernel does.
-constexpr std::array<std::string_view, 16> kExcluded = {
-    // Another dtype of the statistics.
+constexpr std::array<std::string_view, 17> kExcluded = {
+    // Another dtype of the statistics, or statistics that out= is not given.
+    "aten::native_batch_norm",
     "aten::_batch_norm_with_update",
     // Other sizes of what only the gradient needs, or of a single element.
     "aten::_embedding_bag",
