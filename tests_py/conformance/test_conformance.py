@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A fixed part of the conformance run (make conformance does all of it; docs/conformance.md)."""
+"""A fixed part of the conformance run (make conformance does all of it)."""
 
 import pytest
 from run import Key, Row, run, stale, unexplained
