@@ -7,6 +7,22 @@ from typing import Any
 
 import torch
 
+# Every dtype that arithmetic has.
+DTYPES = [
+    torch.float32,
+    torch.float64,
+    torch.float16,
+    torch.bfloat16,
+    torch.int8,
+    torch.uint8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+    torch.bool,
+    torch.complex64,
+    torch.complex128,
+]
+
 
 def error_of(call: Callable[[str], Any], device: str) -> Exception | None:
     try:

@@ -4,22 +4,8 @@
 import pytest
 import torch
 from hypothesis import given, settings, strategies as st
-from ops_support import assert_same, keep_busy, same_error
+from ops_support import DTYPES, assert_same, keep_busy, same_error
 
-DTYPES = [
-    torch.float32,
-    torch.float64,
-    torch.float16,
-    torch.bfloat16,
-    torch.int8,
-    torch.uint8,
-    torch.int16,
-    torch.int32,
-    torch.int64,
-    torch.bool,
-    torch.complex64,
-    torch.complex128,
-]
 DIRECTIONS = [("loom", "loom"), ("cpu", "loom"), ("loom", "cpu")]
 
 # Both are functions of a (6, 9) tensor and give a (3, 4) one.

@@ -3,22 +3,7 @@
 
 import pytest
 import torch
-from ops_support import assert_same, same_error
-
-DTYPES = [
-    torch.float32,
-    torch.float64,
-    torch.float16,
-    torch.bfloat16,
-    torch.int8,
-    torch.uint8,
-    torch.int16,
-    torch.int32,
-    torch.int64,
-    torch.bool,
-    torch.complex64,
-    torch.complex128,
-]
+from ops_support import DTYPES, assert_same, same_error
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

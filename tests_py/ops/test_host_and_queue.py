@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What the host does to device memory is ordered with what queues do to it."""
 
+import sys
 import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -63,31 +63,39 @@ def test_library_that_allocates_on_its_own_falls_back() -> None:
         torch.randn(4, 4, device="loom").to_mkldnn()
 
 
-def test_threads_run_while_one_waits() -> None:
-    ticks = 0
-    stop = threading.Event()
+WAITS = {
+    "empty_cache": lambda a: torch.loom.empty_cache(),
+    "storage": lambda a: a.untyped_storage().cpu(),
+    "item": lambda a: a.sum().item(),
+}
 
-    def tick() -> None:
-        nonlocal ticks
-        while not stop.is_set():
-            ticks += 1
-            time.sleep(0.001)
 
-    thread = threading.Thread(target=tick)
+@pytest.mark.parametrize("wait", WAITS.values(), ids=WAITS.keys())
+def test_threads_run_while_one_waits(wait: Callable[[torch.Tensor], object]) -> None:
+    """The other thread gets the GIL from nothing but the wait: it is never taken away by force."""
+    go, ran = threading.Event(), threading.Event()
+
+    def run() -> None:
+        go.wait()
+        ran.set()
+
+    thread = threading.Thread(target=run)
     a = torch.randn(1500, 1500, device="loom")
-    waits = (torch.loom.empty_cache, lambda: a.untyped_storage().cpu(), lambda: a.sum().item())
+    torch.loom.synchronize()
+    interval = sys.getswitchinterval()
     thread.start()
+    sys.setswitchinterval(1e6)
     try:
-        for wait in waits:
-            torch.loom.synchronize()
-            for _ in range(10):
-                a @ a
-            before = ticks
-            wait()
-            torch.loom.synchronize()
-            assert ticks - before > 3, wait
+        for _ in range(10):
+            a @ a
+        torch.zeros(2**24, device="loom")  # freed while queued: empty_cache() has to wait for it
+        before = torch.loom.host_waits()
+        go.set()
+        wait(a)
+        assert torch.loom.host_waits() > before
+        assert ran.is_set()
     finally:
-        stop.set()
+        sys.setswitchinterval(interval)
         thread.join()
 
 
