@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/ops/cross_entropy.h"
+
+#include "loom/ops/empty.h"
+#include "loom/ops/launch.h"
+
+#include <ATen/core/Reduction.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/_log_softmax_cpu_dispatch.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/exp_cpu_dispatch.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace loom::ops {
+namespace {
+
+// Of one logit: an exponential, and a pass over what is in the cache.
+constexpr double kLogitCost = 8;
+
+c10::ScalarType loss_dtype(const at::Tensor& self) {
+  return self.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+}
+
+/// What the kernels share: the rows of a block, and which class each has.
+struct RowBlocks {
+  std::int64_t rows, classes, block, ignore_index, reduction;
+
+  RowBlocks(const at::Tensor& self, std::int64_t reduced, std::int64_t ignored)
+      : rows(self.size(0)),
+        classes(self.size(1)),
+        block(block_length(rows, kLogitCost * static_cast<double>(classes))),
+        ignore_index(ignored),
+        reduction(reduced) {}
+
+  [[nodiscard]] std::int64_t count() const noexcept { return (rows + block - 1) / block; }
+  [[nodiscard]] std::int64_t begin(std::int64_t index) const noexcept { return index * block; }
+  [[nodiscard]] std::int64_t length(std::int64_t index) const noexcept {
+    return std::min(block, rows - begin(index));
+  }
+  [[nodiscard]] at::Tensor part(const TensorRef& logits, std::int64_t index) const {
+    return logits.alias_slice(0, begin(index), length(index));
+  }
+};
+
+const std::int64_t* classes_of(const TensorRef& target) {
+  return reinterpret_cast<const std::int64_t*>(target.data());
+}
+
+/// Losses of the rows of a block, 0 for those that do not count.
+template <class Scalar>
+void row_losses(const RowBlocks& blocks, std::int64_t index, const at::Tensor& log_softmax,
+                const std::int64_t* target, Scalar* losses) {
+  const Scalar* row = log_softmax.const_data_ptr<Scalar>();
+  const std::int64_t begin = blocks.begin(index);
+  for (std::int64_t i = begin; i < begin + blocks.length(index); ++i, row += blocks.classes) {
+    const std::int64_t chosen = target[i];
+    if (chosen == blocks.ignore_index) {
+      losses[i] = 0;
+      continue;
+    }
+    TORCH_CHECK_INDEX(chosen >= 0 && chosen < blocks.classes, "Target ", chosen,
+                      " is out of bounds.");
+    losses[i] = -row[chosen];
+  }
+}
+
+// Runs on the worker.
+template <class Scalar>
+void forward(Grid& grid, const TensorRef& loss, const TensorRef& total, const TensorRef& softmax,
+             const TensorRef& self, const TensorRef& target, RowBlocks blocks) {
+  constexpr auto kDtype = c10::CppTypeToScalarType<Scalar>::value;
+  const std::int64_t* classes = classes_of(target);
+  const bool reduces = blocks.reduction != at::Reduction::None;
+  std::vector<Scalar> reduced(reduces ? static_cast<std::size_t>(blocks.rows) : 0);
+  Scalar* losses = reduces ? reduced.data() : reinterpret_cast<Scalar*>(loss.data());
+  grid.run(blocks.count(), [&](std::int64_t index) {
+    const at::Tensor logits = blocks.part(self, index).to(kDtype);
+    const at::Tensor log_softmax = at::cpu::_log_softmax(logits, 1, false);  // stays in the cache
+    row_losses<Scalar>(blocks, index, log_softmax, classes, losses);
+    if (softmax.numel() == 0) return;
+    at::Tensor kept = blocks.part(softmax, index);
+    at::cpu::exp_outf(log_softmax, kept);
+  });
+  const auto counted =
+      blocks.rows - std::count(classes, classes + blocks.rows, blocks.ignore_index);
+  *reinterpret_cast<Scalar*>(total.data()) = static_cast<Scalar>(counted);
+  if (!reduces) return;
+  double sum = 0;
+  for (const Scalar one : reduced) sum += static_cast<double>(one);
+  if (blocks.reduction == at::Reduction::Mean) sum /= static_cast<double>(counted);
+  *reinterpret_cast<Scalar*>(loss.data()) = static_cast<Scalar>(sum);
+}
+
+/// result = (softmax - one at the target) * scale
+template <class Result, class Scalar>
+void gradient_row(Result* result, const Scalar* softmax, std::int64_t classes, std::int64_t chosen,
+                  Scalar scale) {
+  for (std::int64_t i = 0; i < classes; ++i) result[i] = static_cast<Result>(softmax[i] * scale);
+  result[chosen] = static_cast<Result>((softmax[chosen] - 1) * scale);
+}
+
+// Runs on the worker.
+template <class Result, class Scalar>
+void backward(Grid& grid, const TensorRef& result, const TensorRef& grad, const TensorRef& softmax,
+              const TensorRef& target, const TensorRef& total, RowBlocks blocks) {
+  const std::int64_t* classes = classes_of(target);
+  const auto* grads = reinterpret_cast<const Scalar*>(grad.data());
+  const std::int64_t grad_step = blocks.reduction == at::Reduction::None ? 1 : 0;
+  const Scalar divisor = blocks.reduction == at::Reduction::Mean
+                             ? *reinterpret_cast<const Scalar*>(total.data())
+                             : Scalar{1};
+  grid.run(blocks.count(), [&](std::int64_t index) {
+    const std::int64_t begin = blocks.begin(index);
+    auto* to = reinterpret_cast<Result*>(result.data()) + begin * blocks.classes;
+    const auto* from = reinterpret_cast<const Scalar*>(softmax.data()) + begin * blocks.classes;
+    for (std::int64_t i = begin; i < begin + blocks.length(index); ++i) {
+      if (classes[i] == blocks.ignore_index) {
+        std::fill_n(to, blocks.classes, Result{0});
+      } else {
+        gradient_row(to, from, blocks.classes, classes[i], grads[i * grad_step] / divisor);
+      }
+      to += blocks.classes;
+      from += blocks.classes;
+    }
+  });
+}
+
+auto backward_for(c10::ScalarType dtype) {
+  switch (dtype) {
+    case at::kDouble:
+      return backward<double, double>;
+    case at::kBFloat16:
+      return backward<c10::BFloat16, float>;
+    case at::kHalf:
+      return backward<c10::Half, float>;
+    default:
+      return backward<float, float>;
+  }
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> cross_entropy_loom(const at::Tensor& self,
+                                                                  const at::Tensor& target,
+                                                                  std::int64_t reduction,
+                                                                  std::int64_t ignore_index,
+                                                                  bool keep_softmax) {
+  const auto dtype = loss_dtype(self);
+  const bool reduces = reduction != at::Reduction::None;
+  const auto sizes = self.sizes();
+  const at::Tensor loss =
+      empty(reduces ? c10::IntArrayRef{} : sizes.slice(0, 1), dtype, self.device());
+  const at::Tensor total = empty({}, dtype, self.device());
+  const at::Tensor softmax =
+      empty(keep_softmax ? sizes : c10::IntArrayRef{0}, dtype, self.device());
+  const auto kernel = dtype == at::kDouble ? forward<double> : forward<float>;
+  launch("cross_entropy_loss", Custom{}, kernel, out(loss), out(total), out(softmax),
+         self.contiguous(), target.contiguous(), RowBlocks(self, reduction, ignore_index));
+  return {loss, total, softmax};
+}
+
+at::Tensor cross_entropy_backward_loom(const at::Tensor& grad, const at::Tensor& softmax,
+                                       const at::Tensor& target, const at::Tensor& total,
+                                       std::int64_t reduction, std::int64_t ignore_index,
+                                       c10::ScalarType dtype) {
+  const at::Tensor result = empty(softmax.sizes(), dtype, softmax.device());
+  launch("cross_entropy_loss_backward", Custom{}, backward_for(dtype), out(result),
+         grad.contiguous(), softmax.contiguous(), target.contiguous(), total,
+         RowBlocks(softmax, reduction, ignore_index));
+  return result;
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> cross_entropy_meta(const at::Tensor& self,
+                                                                  const at::Tensor&,
+                                                                  std::int64_t reduction,
+                                                                  c10::SymInt, bool keep_softmax) {
+  const auto options = self.options().dtype(loss_dtype(self));
+  c10::SymDimVector sizes;
+  if (reduction == at::Reduction::None) sizes.push_back(self.sym_size(0));
+  return {at::empty_symint(sizes, options), at::empty({}, options),
+          keep_softmax ? at::empty_symint(self.sym_sizes(), options) : at::empty({0}, options)};
+}
+
+at::Tensor cross_entropy_backward_meta(const at::Tensor&, const at::Tensor& softmax,
+                                       const at::Tensor&, const at::Tensor&, std::int64_t,
+                                       c10::SymInt, c10::ScalarType dtype) {
+  return at::empty_symint(softmax.sym_sizes(), softmax.options().dtype(dtype));
+}
+
+}  // namespace
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> cross_entropy(const at::Tensor& self,
+                                                             const at::Tensor& target,
+                                                             std::int64_t reduction,
+                                                             c10::SymInt ignore_index,
+                                                             bool keep_softmax) {
+  static const auto op = c10::Dispatcher::singleton()
+                             .findSchemaOrThrow("loom::cross_entropy", "")
+                             .typed<decltype(cross_entropy)>();
+  return op.call(self, target, reduction, std::move(ignore_index), keep_softmax);
+}
+
+at::Tensor cross_entropy_backward(const at::Tensor& grad, const at::Tensor& softmax,
+                                  const at::Tensor& target, const at::Tensor& total,
+                                  std::int64_t reduction, c10::SymInt ignore_index,
+                                  c10::ScalarType dtype) {
+  static const auto op = c10::Dispatcher::singleton()
+                             .findSchemaOrThrow("loom::cross_entropy_backward", "")
+                             .typed<decltype(cross_entropy_backward)>();
+  return op.call(grad, softmax, target, total, reduction, std::move(ignore_index), dtype);
+}
+
+TORCH_LIBRARY_FRAGMENT(loom, m) {
+  m.def(
+      "cross_entropy(Tensor self, Tensor target, int reduction, SymInt ignore_index,"
+      " bool keep_softmax) -> (Tensor loss, Tensor total, Tensor softmax)",
+      {at::Tag::pt2_compliant_tag});
+  m.def(
+      "cross_entropy_backward(Tensor grad, Tensor softmax, Tensor target, Tensor total,"
+      " int reduction, SymInt ignore_index, ScalarType dtype) -> Tensor",
+      {at::Tag::pt2_compliant_tag});
+}
+
+TORCH_LIBRARY_IMPL(loom, PrivateUse1, m) {
+  m.impl("cross_entropy", TORCH_FN(cross_entropy_loom));
+  m.impl("cross_entropy_backward", TORCH_FN(cross_entropy_backward_loom));
+}
+
+TORCH_LIBRARY_IMPL(loom, Meta, m) {
+  m.impl("cross_entropy", TORCH_FN(cross_entropy_meta));
+  m.impl("cross_entropy_backward", TORCH_FN(cross_entropy_backward_meta));
+}
+
+}  // namespace loom::ops
