@@ -8,7 +8,9 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/_log_softmax_cpu_dispatch.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/exp_cpu_dispatch.h>
+#include <ATen/ops/mul_cpu_dispatch.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -78,11 +80,11 @@ void forward(Grid& grid, const TensorRef& loss, const TensorRef& total, const Te
   Scalar* losses = reduces ? reduced.data() : reinterpret_cast<Scalar*>(loss.data());
   grid.run(blocks.count(), [&](std::int64_t index) {
     const at::Tensor logits = blocks.part(self, index).to(kDtype);
-    const at::Tensor log_softmax = at::cpu::_log_softmax(logits, 1, false);  // stays in the cache
-    row_losses<Scalar>(blocks, index, log_softmax, classes, losses);
-    if (softmax.numel() == 0) return;
-    at::Tensor kept = blocks.part(softmax, index);
-    at::cpu::exp_outf(log_softmax, kept);
+    const bool keeps = softmax.numel() != 0;
+    at::Tensor values = keeps ? blocks.part(softmax, index) : at::empty_like(logits);
+    at::cpu::_log_softmax_outf(logits, 1, false, values);
+    row_losses<Scalar>(blocks, index, values, classes, losses);
+    if (keeps) at::cpu::exp_outf(values, values);  // which are still in the cache
   });
   const auto counted =
       blocks.rows - std::count(classes, classes + blocks.rows, blocks.ignore_index);
@@ -94,18 +96,11 @@ void forward(Grid& grid, const TensorRef& loss, const TensorRef& total, const Te
   *reinterpret_cast<Scalar*>(loss.data()) = static_cast<Scalar>(sum);
 }
 
-/// result = (softmax - one at the target) * scale
-template <class Result, class Scalar>
-void gradient_row(Result* result, const Scalar* softmax, std::int64_t classes, std::int64_t chosen,
-                  Scalar scale) {
-  for (std::int64_t i = 0; i < classes; ++i) result[i] = static_cast<Result>(softmax[i] * scale);
-  result[chosen] = static_cast<Result>((softmax[chosen] - 1) * scale);
-}
-
-// Runs on the worker.
+// Runs on the worker. result = (softmax - one at the target) * scale of the row
 template <class Result, class Scalar>
 void backward(Grid& grid, const TensorRef& result, const TensorRef& grad, const TensorRef& softmax,
               const TensorRef& target, const TensorRef& total, RowBlocks blocks) {
+  constexpr auto kDtype = c10::CppTypeToScalarType<Scalar>::value;
   const std::int64_t* classes = classes_of(target);
   const auto* grads = reinterpret_cast<const Scalar*>(grad.data());
   const std::int64_t grad_step = blocks.reduction == at::Reduction::None ? 1 : 0;
@@ -114,16 +109,21 @@ void backward(Grid& grid, const TensorRef& result, const TensorRef& grad, const 
                              : Scalar{1};
   grid.run(blocks.count(), [&](std::int64_t index) {
     const std::int64_t begin = blocks.begin(index);
-    auto* to = reinterpret_cast<Result*>(result.data()) + begin * blocks.classes;
-    const auto* from = reinterpret_cast<const Scalar*>(softmax.data()) + begin * blocks.classes;
-    for (std::int64_t i = begin; i < begin + blocks.length(index); ++i) {
-      if (classes[i] == blocks.ignore_index) {
-        std::fill_n(to, blocks.classes, Result{0});
-      } else {
-        gradient_row(to, from, blocks.classes, classes[i], grads[i * grad_step] / divisor);
-      }
-      to += blocks.classes;
-      from += blocks.classes;
+    const std::int64_t length = blocks.length(index);
+    const at::Tensor scales = at::empty({length, 1}, c10::TensorOptions(c10::kCPU).dtype(kDtype));
+    Scalar* scale = scales.mutable_data_ptr<Scalar>();
+    for (std::int64_t i = 0; i < length; ++i) {
+      const bool counts = classes[begin + i] != blocks.ignore_index;
+      scale[i] = counts ? grads[(begin + i) * grad_step] / divisor : Scalar{0};
+    }
+    const at::Tensor from = blocks.part(softmax, index);
+    at::Tensor to = blocks.part(result, index);
+    at::cpu::mul_outf(from, scales, to);
+    for (std::int64_t i = 0; i < length; ++i) {
+      if (classes[begin + i] == blocks.ignore_index) continue;
+      const std::int64_t chosen = i * blocks.classes + classes[begin + i];
+      to.mutable_data_ptr<Result>()[chosen] =
+          static_cast<Result>((from.const_data_ptr<Scalar>()[chosen] - 1) * scale[i]);
     }
   });
 }
