@@ -6,14 +6,15 @@
 
 #include <ATen/core/Reduction.h>
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/ops/_log_softmax_cpu_dispatch.h>
+#include <ATen/ops/_softmax_cpu_dispatch.h>
+#include <ATen/ops/amax_cpu_dispatch.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/exp_cpu_dispatch.h>
 #include <ATen/ops/mul_cpu_dispatch.h>
 #include <torch/library.h>
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 namespace loom::ops {
@@ -51,21 +52,25 @@ const std::int64_t* classes_of(const TensorRef& target) {
   return reinterpret_cast<const std::int64_t*>(target.data());
 }
 
-/// Losses of the rows of a block, 0 for those that do not count.
+/// Losses of the rows of a block, 0 for those that do not count. With m the largest logit of a row,
+/// loss = m + log(sum of exp(x - m)) - x[target], and the largest probability is 1 / that sum.
 template <class Scalar>
-void row_losses(const RowBlocks& blocks, std::int64_t index, const at::Tensor& log_softmax,
-                const std::int64_t* target, Scalar* losses) {
-  const Scalar* row = log_softmax.const_data_ptr<Scalar>();
+void row_losses(const RowBlocks& blocks, std::int64_t index, const at::Tensor& logits,
+                const at::Tensor& softmax, const std::int64_t* target, Scalar* losses) {
+  const at::Tensor largest_logits = at::cpu::amax(logits, 1);
+  const at::Tensor largest = at::cpu::amax(softmax, 1);
+  const Scalar* row = logits.const_data_ptr<Scalar>();
   const std::int64_t begin = blocks.begin(index);
-  for (std::int64_t i = begin; i < begin + blocks.length(index); ++i, row += blocks.classes) {
-    const std::int64_t chosen = target[i];
+  for (std::int64_t i = 0; i < blocks.length(index); ++i, row += blocks.classes) {
+    const std::int64_t chosen = target[begin + i];
     if (chosen == blocks.ignore_index) {
-      losses[i] = 0;
+      losses[begin + i] = 0;
       continue;
     }
     TORCH_CHECK_INDEX(chosen >= 0 && chosen < blocks.classes, "Target ", chosen,
                       " is out of bounds.");
-    losses[i] = -row[chosen];
+    losses[begin + i] = largest_logits.const_data_ptr<Scalar>()[i] - row[chosen] -
+                        std::log(largest.const_data_ptr<Scalar>()[i]);
   }
 }
 
@@ -80,11 +85,9 @@ void forward(Grid& grid, const TensorRef& loss, const TensorRef& total, const Te
   Scalar* losses = reduces ? reduced.data() : reinterpret_cast<Scalar*>(loss.data());
   grid.run(blocks.count(), [&](std::int64_t index) {
     const at::Tensor logits = blocks.part(self, index).to(kDtype);
-    const bool keeps = softmax.numel() != 0;
-    at::Tensor values = keeps ? blocks.part(softmax, index) : at::empty_like(logits);
-    at::cpu::_log_softmax_outf(logits, 1, false, values);
-    row_losses<Scalar>(blocks, index, values, classes, losses);
-    if (keeps) at::cpu::exp_outf(values, values);  // which are still in the cache
+    at::Tensor values = softmax.numel() != 0 ? blocks.part(softmax, index) : at::empty_like(logits);
+    at::cpu::_softmax_outf(logits, 1, false, values);
+    row_losses<Scalar>(blocks, index, logits, values, classes, losses);
   });
   const auto counted =
       blocks.rows - std::count(classes, classes + blocks.rows, blocks.ignore_index);
