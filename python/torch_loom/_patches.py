@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from . import amp
+
 __all__ = ["apply"]
 
 
@@ -20,6 +22,7 @@ def apply() -> None:
     _patch_dlpack_device()
     _patch_multiprocessing()
     _patch_opcheck()
+    _patch_autocast()
 
 
 def _patch_dlpack_device() -> None:
@@ -70,6 +73,21 @@ def _patch_multiprocessing() -> None:
     classes: set[Any] = {torch.Tensor, torch.nn.Parameter, *torch._tensor_classes}
     for cls in classes:
         ForkingPickler.register(cls, reduce_tensor)
+
+
+def _patch_autocast() -> None:
+    # torch.autocast("loom") takes the dtype that PyTorch keeps for each thread, float16 for a
+    # backend that is not built in; see amp.DEFAULT_AUTOCAST_DTYPE.
+    amp._set_default_of_this_thread()  # the importing thread has it without being asked
+    original: Callable[..., None] = torch.autocast.__init__
+
+    @functools.wraps(original)
+    def __init__(self: torch.autocast, device_type: str, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        if device_type == "loom":
+            amp._set_default_of_this_thread()
+        original(self, device_type, *args, **kwargs)
+
+    torch.autocast.__init__ = __init__  # type: ignore[method-assign]
 
 
 def _patch_opcheck() -> None:

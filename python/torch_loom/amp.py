@@ -1,9 +1,26 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What mixed precision may use: ``torch.autocast("loom")`` and ``torch.amp.GradScaler("loom")``."""
 
+import threading
+
 import torch
 
-__all__ = ["get_amp_supported_dtype", "is_bf16_supported"]
+__all__ = [
+    "DEFAULT_AUTOCAST_DTYPE",
+    "get_amp_supported_dtype",
+    "get_autocast_dtype",
+    "is_autocast_enabled",
+    "is_bf16_supported",
+    "set_autocast_dtype",
+    "set_autocast_enabled",
+]
+
+# Host processors that have instructions for 16 bit floats at all have them for bfloat16; products
+# of float16 are emulated, some hundred times slower.
+DEFAULT_AUTOCAST_DTYPE = torch.bfloat16
+"""The dtype of ``torch.autocast("loom")`` where none is given: the fast one on host processors."""
+
+_thread = threading.local()
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:
@@ -18,3 +35,49 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
         including_emulation (bool): accepted for code written for CUDA.
     """
     return True
+
+
+def is_autocast_enabled() -> bool:
+    r"""Return whether this thread is inside ``torch.autocast("loom")``."""
+    return torch.is_autocast_enabled("loom")
+
+
+def set_autocast_enabled(enabled: bool) -> None:
+    r"""Switch autocast for loom on or off in this thread; ``torch.autocast`` does it for a region.
+
+    Args:
+        enabled (bool): whether operators on loom tensors follow autocast's lists from now on.
+    """
+    torch.set_autocast_enabled("loom", enabled)
+
+
+def get_autocast_dtype() -> torch.dtype:
+    r"""Return the dtype that ``torch.autocast("loom")`` uses in this thread where none is given."""
+    _set_default_of_this_thread()
+    return torch.get_autocast_dtype("loom")
+
+
+def set_autocast_dtype(dtype: torch.dtype) -> None:
+    r"""Set the dtype that ``torch.autocast("loom")`` uses in this thread where none is given.
+
+    Args:
+        dtype (torch.dtype): one of :func:`get_amp_supported_dtype`.
+
+    Raises:
+        ValueError: for another dtype.
+    """
+    if dtype not in get_amp_supported_dtype():
+        raise ValueError(
+            f"set_autocast_dtype: expected one of {get_amp_supported_dtype()}, got {dtype}"
+        )
+    _thread.has_default = True
+    torch.set_autocast_dtype("loom", dtype)
+
+
+def _set_default_of_this_thread() -> None:
+    # PyTorch keeps the dtype per thread, float16 in a new one, and offers no way to change that.
+    if getattr(_thread, "has_default", False):
+        return
+    _thread.has_default = True
+    if torch.get_autocast_dtype("loom") == torch.float16:
+        torch.set_autocast_dtype("loom", DEFAULT_AUTOCAST_DTYPE)

@@ -7,9 +7,16 @@ Importing the module starts nothing: threads exist from the first use of the dev
 
 import torch
 
-from . import _utils as _utils, memory, random, streams
+from . import _utils as _utils, amp, memory, random, streams
 from ._utils import DeviceLike, _get_device_index
-from .amp import get_amp_supported_dtype, is_bf16_supported
+from .amp import (
+    get_amp_supported_dtype,
+    get_autocast_dtype,
+    is_autocast_enabled,
+    is_bf16_supported,
+    set_autocast_dtype,
+    set_autocast_enabled,
+)
 from .device import (
     _at_exit as _at_exit,
     _exchange_device as _exchange_device,
@@ -91,6 +98,7 @@ __all__ = [
     "OutOfMemoryError",
     "Stream",
     "StreamContext",
+    "amp",
     "can_device_access_peer",
     "current_device",
     "current_stream",
@@ -102,6 +110,7 @@ __all__ = [
     "empty_cache",
     "fallbacks",
     "get_amp_supported_dtype",
+    "get_autocast_dtype",
     "get_device_capability",
     "get_device_name",
     "get_device_properties",
@@ -113,6 +122,7 @@ __all__ = [
     "init",
     "initial_seed",
     "ipc_collect",
+    "is_autocast_enabled",
     "is_available",
     "is_bf16_supported",
     "is_current_stream_capturing",
@@ -135,6 +145,8 @@ __all__ = [
     "reset_peak_memory_stats",
     "seed",
     "seed_all",
+    "set_autocast_dtype",
+    "set_autocast_enabled",
     "set_device",
     "set_per_process_memory_fraction",
     "set_rng_state",
