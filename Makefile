@@ -16,11 +16,12 @@ DONE := $(VENV)/.loom
 export PATH := $(VENV)/bin:$(PATH)
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 
-.PHONY: help demo test conformance install lint format tidy sanitizers bench clean distclean
+.PHONY: help demo test test-systems conformance install lint format tidy sanitizers bench clean distclean
 
 help:
 	@echo "make demo        train two models on cpu and on loom, and compare"
 	@echo "make test        build, run the C++ and the Python tests"
+	@echo "make test-systems  every PyTorch system on loom, the slow ones too (many packages)"
 	@echo "make conformance PyTorch's own operator databases, loom against cpu, all of them"
 	@echo "make install     build the wheel and install it into $(VENV)"
 	@echo "make lint        formatters, linters, type checks; make format mends what it can"
@@ -36,12 +37,16 @@ test: define := -C cmake.define.LOOM_BUILD_TESTS=ON
 test: $(DONE)/gtest install
 	ctest --test-dir $(BUILD) --output-on-failure --parallel $(JOBS) $(ARGS)
 
+test-systems: extras := ,systems,examples
+test-systems: install
+	$(PY) tests_py/systems/page.py $(ARGS)
+
 conformance: install
 	$(PY) tests_py/conformance/run.py --write --workers $(JOBS) $(ARGS)
 
 # One build tree serves the wheel, the tests and the benchmarks: nothing is compiled twice.
 install: $(DONE)/tools $(DONE)/torch
-	$(PIP) install -v --no-build-isolation -C build-dir=$(BUILD) $(define) '.[demo,test]'
+	$(PIP) install -v --no-build-isolation -C build-dir=$(BUILD) $(define) '.[demo,test$(extras)]'
 	cd / && $(PY) -c 'import torch; torch.empty(1, device="loom")'
 
 lint: $(DONE)/lint
