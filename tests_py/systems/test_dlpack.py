@@ -11,24 +11,11 @@ from torch.utils.dlpack import DLDeviceType, to_dlpack
 
 CPU = (DLDeviceType.kDLCPU, 0)
 DTYPES = [
-    torch.bool,
-    torch.uint8,
-    torch.uint16,
-    torch.uint32,
-    torch.uint64,
-    torch.int8,
-    torch.int16,
-    torch.int32,
-    torch.int64,
-    torch.float16,
-    torch.bfloat16,
-    torch.float32,
-    torch.float64,
-    torch.float8_e4m3fn,
-    torch.float8_e5m2,
-    torch.complex64,
-    torch.complex128,
-]
+    torch.bool, torch.uint8, torch.uint16, torch.uint32, torch.uint64,
+    torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16,
+    torch.float32, torch.float64, torch.float8_e4m3fn, torch.float8_e5m2,
+    torch.complex64, torch.complex128,
+]  # fmt: skip
 in_unified_memory = pytest.mark.skipif(
     os.environ.get("LOOM_MEMORY") == "isolated", reason="the host cannot read device memory"
 )
@@ -43,8 +30,7 @@ def x():
 
 
 def of_dtype(dtype):
-    values = torch.tensor([0, 1, 2, 3, 1, 0])
-    return values.to(dtype)
+    return torch.tensor([0, 1, 2, 3, 1, 0]).to(dtype)
 
 
 def bits(tensor):
