@@ -4,13 +4,16 @@
 Each patch touches loom tensors only and says why it is needed.
 """
 
+import ctypes
 import functools
 import importlib
+import os
 from collections.abc import Callable
 from enum import IntEnum
 from typing import Any
 
 import torch
+from torch.overrides import has_torch_function_unary
 
 from . import amp
 
@@ -19,60 +22,152 @@ __all__ = ["apply"]
 
 def apply() -> None:
     """Apply all patches. Call once."""
-    _patch_dlpack_device()
+    _patch_dlpack()
+    _patch_from_dlpack()
     _patch_multiprocessing()
+    _patch_share_memory()
     _patch_opcheck()
     _patch_autocast()
 
 
-def _patch_dlpack_device() -> None:
+def _memory_is_unified() -> bool:
+    # The library has checked the value: there is a loom tensor.
+    return (os.environ.get("LOOM_MEMORY") or "unified") == "unified"
+
+
+def _host_view(tensor: torch.Tensor) -> torch.Tensor:
+    # A cpu tensor over a loom tensor's memory, which it keeps alive. Requires unified memory.
+    storage = tensor.untyped_storage()
+    if storage.nbytes() == 0:
+        return torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype)
+    memory: Any = (ctypes.c_char * storage.nbytes()).from_address(storage.data_ptr())
+    memory.owner = tensor.detach()
+    alias = torch.frombuffer(memory, dtype=torch.uint8).untyped_storage()
+    empty = torch.empty(0, dtype=tensor.dtype)
+    return empty.set_(alias, tensor.storage_offset(), tensor.size(), tensor.stride())
+
+
+def _order_before(consumer: int | None, device: torch.device) -> None:
+    # What the current stream has been given comes before what `consumer` is given from now on.
+    # As for cuda, None is the default stream and -1 asks for no order.
+    if consumer == -1:
+        return
+    current = torch.accelerator.current_stream(device)
+    stream = torch.Stream(
+        stream_id=consumer or 0, device_index=current.device_index, device_type=current.device_type
+    )
+    if stream != current:
+        stream.wait_stream(current)
+
+
+def _patch_dlpack() -> None:
     # Tensor.__dlpack_device__ compares the device with the name "privateuse1", which a renamed
-    # backend does not have, and raises ValueError.
-    original: Callable[[torch.Tensor], tuple[IntEnum, int]] = torch.Tensor.__dlpack_device__
+    # backend does not have, and raises ValueError. Tensor.__dlpack__ orders streams of cuda only,
+    # and copies for a consumer that asks for memory of the cpu.
+    device_of: Callable[[torch.Tensor], tuple[IntEnum, int]] = torch.Tensor.__dlpack_device__
+    export: Callable[..., Any] = torch.Tensor.__dlpack__
+    from torch.utils.dlpack import DLDeviceType
 
     def __dlpack_device__(self: torch.Tensor) -> tuple[IntEnum, int]:  # noqa: N807
         if self.device.type != "loom":
-            return original(self)
-        from torch.utils.dlpack import DLDeviceType
-
+            return device_of(self)
         return DLDeviceType.kDLExtDev, self.device.index
 
+    def __dlpack__(  # noqa: N807
+        self: torch.Tensor,
+        *,
+        stream: Any | None = -1,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[IntEnum, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        arguments = {"max_version": max_version, "dl_device": dl_device, "copy": copy}
+        unfit = self.requires_grad or self.is_conj() or self.layout != torch.strided
+        unfit = unfit or not isinstance(stream, int | None) or has_torch_function_unary(self)
+        if self.device.type != "loom" or unfit:  # unfit: raises, or asks the subclass first
+            return export(self, stream=stream, **arguments)
+        if dl_device is None or dl_device[0] != DLDeviceType.kDLCPU:
+            _order_before(stream, self.device)
+        elif not copy and not self.is_neg() and _memory_is_unified():
+            torch.accelerator.current_stream(self.device).synchronize()  # cpu code does not wait
+            return export(_host_view(self), max_version=max_version)
+        return export(self, **arguments)
+
     torch.Tensor.__dlpack_device__ = __dlpack_device__  # type: ignore[method-assign]
+    torch.Tensor.__dlpack__ = __dlpack__  # type: ignore[method-assign]
 
 
-def _rebuild_loom_tensor(
-    cls: type[torch.Tensor], value: torch.Tensor, device: str, requires_grad: bool
-) -> torch.Tensor:
-    tensor = value.to(device)
-    if issubclass(cls, torch.nn.Parameter):
-        return torch.nn.Parameter(tensor, requires_grad=requires_grad)
-    return tensor.requires_grad_(requires_grad)
+def _patch_from_dlpack() -> None:
+    # torch.from_dlpack does not ask a producer for memory of another device, and so refuses
+    # copy=False between loom and cpu. Without copy=False it copies, which stays as it is: programs
+    # written for cuda count on it.
+    from torch.utils import dlpack
+
+    original: Callable[..., torch.Tensor] = dlpack.from_dlpack
+
+    @functools.wraps(original)
+    def from_dlpack(
+        ext_tensor: Any,
+        *,
+        device: torch.device | str | None = None,
+        copy: bool | None = None,
+    ) -> torch.Tensor:
+        from_loom = isinstance(ext_tensor, torch.Tensor) and ext_tensor.device.type == "loom"
+        if not (from_loom and copy is False and torch.device(device or "loom").type == "cpu"):
+            return original(ext_tensor, device=device, copy=copy)
+        target = torch._C._torchDeviceToDLDevice(torch.device("cpu"))
+        capsule = ext_tensor.__dlpack__(max_version=(1, 0), dl_device=target, copy=False)
+        return torch._C._from_dlpack(capsule)
+
+    for module in (torch, dlpack):
+        module.from_dlpack = from_dlpack  # type: ignore[attr-defined]
+
+
+def _rebuild_storage(value: torch.UntypedStorage, device: str) -> Any:
+    return value.to(device=torch.device(device))
 
 
 def _patch_multiprocessing() -> None:
-    # torch.multiprocessing shares the storage of every tensor that is not on cuda as if it were on
-    # cpu. Device memory is private to its process, so a loom tensor travels by value: as a cpu
-    # tensor in shared memory, copied to the same device on arrival.
+    # torch.multiprocessing shares every storage that is not on cuda as if it were on cpu. Device
+    # memory is private to its process, so a storage of loom travels by value: as one of the cpu in
+    # shared memory, copied to the same device on arrival. Views of it in one message stay views.
     from multiprocessing.reduction import ForkingPickler
 
     from torch.multiprocessing import reductions
 
-    original: Callable[[torch.Tensor], Any] = reductions.reduce_tensor
+    original: Callable[[torch.UntypedStorage], Any] = reductions.reduce_storage
 
-    def reduce_tensor(tensor: torch.Tensor) -> Any:
-        if tensor.device.type != "loom" or (tensor.requires_grad and not tensor.is_leaf):
-            return original(tensor)  # which refuses tensors inside a graph
-        value = tensor.detach().cpu()
-        return _rebuild_loom_tensor, (
-            type(tensor),
-            value,
-            str(tensor.device),
-            tensor.requires_grad,
+    def reduce_storage(storage: torch.UntypedStorage) -> Any:
+        if storage.device.type != "loom":
+            return original(storage)
+        return _rebuild_storage, (
+            storage.to(device=torch.device("cpu")),
+            str(storage.device),
         )
 
-    classes: set[Any] = {torch.Tensor, torch.nn.Parameter, *torch._tensor_classes}
-    for cls in classes:
-        ForkingPickler.register(cls, reduce_tensor)
+    ForkingPickler.register(torch.UntypedStorage, reduce_storage)
+
+
+def _patch_share_memory() -> None:
+    # torch takes the memory of every PrivateUse1 backend for shared, as that of cuda is: what
+    # other processes then do to their copies would be lost without a word.
+    share: Callable[..., torch.UntypedStorage] = torch.UntypedStorage.share_memory_
+    is_shared_elsewhere: Callable[..., bool] = torch.UntypedStorage.is_shared
+
+    def share_memory_(self: torch.UntypedStorage, *args: Any, **kwargs: Any) -> Any:
+        if self.device.type == "loom":
+            raise RuntimeError(
+                f"share_memory_: expected memory of the cpu, got {self.device}: device memory is "
+                "private to its process. Share the tensor or module on the cpu, and move it to "
+                "loom in each process"
+            )
+        return share(self, *args, **kwargs)
+
+    def is_shared(self: torch.UntypedStorage) -> bool:
+        return self.device.type != "loom" and is_shared_elsewhere(self)
+
+    torch.UntypedStorage.share_memory_ = share_memory_  # type: ignore[method-assign]
+    torch.UntypedStorage.is_shared = is_shared  # type: ignore[method-assign, assignment]
 
 
 def _patch_autocast() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""torch.save, torch.load, pickle, copy and DLPack."""
+"""torch.save, torch.load, pickle and copy: devices, views, files of all kinds."""
 
 import copy
 import io
@@ -100,6 +100,153 @@ def test_files_may_be_mapped(x, tmp_path):
     assert torch.equal(y.cpu(), x.cpu())
 
 
+def test_files_of_loom_may_be_mapped(x, tmp_path):
+    torch.save([x, x[1]], tmp_path / "x.pt")
+    a, b = torch.load(tmp_path / "x.pt", map_location="cpu", mmap=True)
+    a[1] = -1  # private to this process
+    assert b.eq(-1).all()
+    y, _ = torch.load(tmp_path / "x.pt", mmap=True)
+    assert y.device == x.device
+    assert torch.equal(y.cpu(), x.cpu())
+
+
+def test_training_goes_on_from_a_checkpoint(tmp_path):
+    def step(model, optimizer):
+        loss = model(torch.ones(4, 3, device="loom")).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    def make():
+        model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.BatchNorm1d(3)).to("loom")
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+        return model, optimizer, torch.optim.lr_scheduler.StepLR(optimizer, 1)
+
+    model, optimizer, scheduler = make()
+    step(model, optimizer)
+    scheduler.step()
+    names = ("model", "optimizer", "scheduler")
+    parts = zip(names, (model, optimizer, scheduler), strict=True)
+    torch.save({name: part.state_dict() for name, part in parts}, tmp_path / "checkpoint.pt")
+    state = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
+    twin = make()
+    for name, part in zip(names, twin, strict=True):
+        part.load_state_dict(state[name])
+    for _ in range(2):
+        assert step(model, optimizer) == step(*twin[:2])
+
+
+@pytest.mark.parametrize("form", ["zip", "old"])
+@pytest.mark.parametrize("source", ["cpu", "loom:1"])
+@pytest.mark.parametrize("target", ["cpu", "loom:0"])
+def test_both_formats_go_to_any_device(x, form, source, target):
+    file = io.BytesIO()
+    there = x.to(source)
+    torch.save([there, there.t()], file, _use_new_zipfile_serialization=form == "zip")
+    file.seek(0)
+    a, b = torch.load(file, map_location=target)
+    assert a.device == torch.device(target)
+    a[1, 2] = -7
+    assert b[2, 1].item() == -7
+    assert torch.equal(b.cpu()[0], x.cpu()[:, 0])
+
+
+def test_data_may_be_left_out(x, tmp_path):
+    with torch.serialization.skip_data():
+        torch.save(x, tmp_path / "x.pt")
+    empty = torch.load(tmp_path / "x.pt")
+    assert empty.device == x.device
+    assert empty.cpu().eq(0).all()
+    torch.save(x, tmp_path / "y.pt")
+    with torch.serialization.skip_data():
+        shape = torch.load(tmp_path / "y.pt")
+    assert (shape.device, shape.shape) == (x.device, x.shape)
+
+
+class Settings:
+    """A class of the program's own, with a tensor in it."""
+
+    def __init__(self, scale):
+        self.scale = scale
+
+
+def test_classes_of_the_program_must_be_allowed(x):
+    with pytest.raises(pickle.UnpicklingError, match="Settings"):
+        reload(Settings(x), weights_only=True)
+    with torch.serialization.safe_globals([Settings]):
+        assert torch.equal(reload(Settings(x), weights_only=True).scale.cpu(), x.cpu())
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.bool, torch.complex64, torch.uint16])
+def test_dtypes_survive(x, dtype):
+    y = reload(x.to(dtype))
+    assert y.dtype == dtype
+    assert torch.equal(y.cpu(), x.cpu().to(dtype))
+
+
+def test_conjugate_and_negative_views_survive():
+    x = torch.complex(torch.arange(3.0), torch.ones(3)).to("loom:1")
+    for view in (x.conj(), x.conj().imag):
+        y = reload(view)
+        assert (y.is_conj(), y.is_neg()) == (view.is_conj(), view.is_neg())
+        assert torch.equal(y.cpu().resolve_conj().resolve_neg(), view.cpu())
+
+
+def test_sparse_tensors_survive():
+    x = torch.eye(3, device="loom").to_sparse()
+    y = reload(x)
+    assert (y.layout, y.device) == (x.layout, x.device)
+    assert torch.equal(y.to_dense().cpu(), torch.eye(3))
+
+
+# Names of allocations are what loom adds to a file.
+
+
+def test_names_of_allocations_are_saved(x):
+    torch.loom.memory.set_allocation_name(x, "weights")
+    y = reload({"x": x}, weights_only=True)["x"]
+    assert torch.loom.memory.allocation_name(y) == "weights"
+    assert not reload(x, map_location="cpu").is_loom
+
+
+def with_metadata(x, metadata):
+    torch.loom.memory.set_allocation_name(x, "weights")
+    rebuild, arguments = x.__reduce_ex__(2)
+    assert arguments[-1] == {"loom.allocation_name:weights": True}
+    return rebuild(*arguments[:-1], metadata)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        ({"something": True}, "entry of another kind"),
+        ({"loom.allocation_name:a": False}, "entry of another kind"),
+        ({"loom.allocation_name:a": True, "loom.allocation_name:b": True}, "at most one"),
+        ({"loom.allocation_name:" + 300 * "a": True}, "at most 256 bytes"),
+        ({"loom.allocation_name:\n": True}, "control characters"),
+    ],
+    ids=["unknown", "false", "two", "long", "control"],
+)
+def test_metadata_of_damaged_files_is_refused(x, metadata, message):
+    with pytest.raises(ValueError, match=message):
+        with_metadata(x, metadata)
+    assert torch.equal(with_metadata(x, {"loom.allocation_name:a": True}).cpu(), x.cpu())
+
+
+@pytest.mark.parametrize("share", [0.2, 0.6, 0.99])
+@pytest.mark.parametrize("form", ["zip", "old"])
+def test_truncated_files_are_refused(share, form, tmp_path):
+    file = tmp_path / "x.pt"
+    x = torch.arange(5000.0, device="loom")
+    torch.save(x, file, _use_new_zipfile_serialization=form == "zip")
+    assert torch.equal(torch.load(file).cpu(), x.cpu())
+    content = file.read_bytes()
+    file.write_bytes(content[: int(share * len(content))])
+    with pytest.raises((RuntimeError, EOFError, OSError, pickle.UnpicklingError)):
+        torch.load(file)
+
+
 def test_pickle(x):
     y = pickle.loads(pickle.dumps(x))
     assert y.device == x.device
@@ -122,21 +269,6 @@ def test_storages_move(x):
     assert there.device.type == "loom"
     assert there.cpu().tolist() == storage.tolist()
     assert there.is_loom
-
-
-def test_numpy_wants_the_cpu(x):
-    with pytest.raises(TypeError, match="loom"):
-        x.numpy()
-    assert x.cpu().numpy().sum() == 66
-
-
-def test_dlpack_device(x):
-    kind, index = x.__dlpack_device__()
-    assert (int(kind), index) == (12, 1)  # kDLExtDev
-    assert torch.ones(1).__dlpack_device__()[0] == 1
-    y = torch.from_dlpack(x)
-    assert y.device == x.device
-    assert y.data_ptr() == x.data_ptr()
 
 
 def test_printing_shows_values_and_device(x):
