@@ -5,6 +5,7 @@
 // cut it or take it whole, and call dense operators on it, which are loom's. So the same kernels
 // are loom's, and nothing waits. The few that read the buffer run on host copies.
 
+#include "loom/ops/borrowed_kernel.h"
 #include "loom/ops/fallback_report.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -20,12 +21,6 @@ namespace loom::ops {
 namespace {
 
 using c10::DispatchKey;
-
-/// The kernel that the operator has for another key, on the same arguments.
-template <DispatchKey kKey>
-void kernel_of(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  op.callBoxedForDispatchKey(kKey, *stack);
-}
 
 /// The CPU's kernel on host copies: waits, and is counted as a fallback.
 void on_host_copies(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
@@ -59,9 +54,9 @@ void register_device_neutral(torch::Library& library) {
     const auto op = dispatcher.findOp(name);
     if (!op || !op->hasKernelForDispatchKey(DispatchKey::NestedTensorHPU)) continue;
     if (name.name.starts_with("aten::native_layer_norm")) continue;  // asks a stub for the device
-    library.impl(
-        c10::toString(name).c_str(),
-        torch::CppFunction::makeFromBoxedFunction<&kernel_of<DispatchKey::NestedTensorHPU>>());
+    library.impl(c10::toString(name).c_str(),
+                 torch::CppFunction::makeFromBoxedFunction<
+                     &borrowed_kernel<DispatchKey::NestedTensorHPU>>());
   }
 }
 
@@ -70,11 +65,11 @@ void register_device_neutral(torch::Library& library) {
 TORCH_LIBRARY_IMPL(aten, NestedTensorPrivateUse1, m) {
   register_device_neutral(m);
   // Neutral too, although registered for fewer devices.
-  for (const char* name : {"_nested_tensor_softmax_with_shape", "_nested_tensor_storage_offsets",
-                           "bmm", "is_pinned", "to_padded_tensor",
-                           "value_selecting_reduction_backward"}) {
-    m.impl(name,
-           torch::CppFunction::makeFromBoxedFunction<&kernel_of<DispatchKey::NestedTensorCPU>>());
+  for (const char* name :
+       {"_nested_tensor_softmax_with_shape", "_nested_tensor_storage_offsets", "bmm", "is_pinned",
+        "to_padded_tensor", "value_selecting_reduction_backward"}) {
+    m.impl(name, torch::CppFunction::makeFromBoxedFunction<
+                     &borrowed_kernel<DispatchKey::NestedTensorCPU>>());
   }
   for (const char* name :
        {"_native_multi_head_attention", "_nested_sum_backward", "_transform_bias_rescale_qkv",
@@ -87,7 +82,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   // From dense to nested: neutral as well.
   for (const char* name : {"_nested_from_padded", "_nested_tensor_from_mask",
                            "_nested_tensor_from_mask_left_aligned", "_nested_view_from_buffer"}) {
-    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&kernel_of<DispatchKey::CPU>>());
+    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&borrowed_kernel<DispatchKey::CPU>>());
   }
 }
 
