@@ -248,8 +248,8 @@ void CpuArguments::write_back() {
     // Operators that solve for the conjugate set the bit on their result instead of a pass over it.
     if (pair.device.is_conj() != pair.cpu.is_conj()) pair.device._set_conj(pair.cpu.is_conj());
     if (pair.device.is_neg() != pair.cpu.is_neg()) pair.device._set_neg(pair.cpu.is_neg());
-    if (at::QuantizerPtr changed = quantizer_of(pair.cpu); changed != pair.quantizer) {
-      set_quantizer(pair.device, map_quantizer(changed, part_to_device));
+    if (quantizer_of(pair.cpu) != pair.quantizer) {
+      set_quantizer(pair.device, device_quantizer(pair.cpu));
     }
   }
 }
@@ -299,16 +299,18 @@ at::Tensor CpuArguments::to_device(const at::Tensor& tensor) {
 at::Tensor CpuArguments::on_device(c10::Storage storage, const at::Tensor& cpu,
                                    std::int64_t storage_offset) {
   if (cpu.is_quantized()) {
-    const auto part_to_device = [this](const at::Tensor& part) {
-      return to_device(part).to(output_device_);  // which a host argument is not on
-    };
-    return make_quantized(cpu, std::move(storage), storage_offset,
-                          map_quantizer(quantizer_of(cpu), part_to_device));
+    return make_quantized(cpu, std::move(storage), storage_offset, device_quantizer(cpu));
   }
   at::Tensor device = make_tensor(std::move(storage), cpu.scalar_type(), cpu.sizes(), cpu.strides(),
                                   storage_offset);
   copy_bits(cpu, device);
   return device;
+}
+
+at::QuantizerPtr CpuArguments::device_quantizer(const at::Tensor& cpu) {
+  return map_quantizer(quantizer_of(cpu), [this](const at::Tensor& part) {
+    return to_device(part).to(output_device_);  // which a host argument is not on
+  });
 }
 
 bool CpuArguments::is_argument(const at::Tensor& tensor) const {

@@ -57,6 +57,7 @@ class CpuArguments {
   c10::IValue to_device(const c10::IValue& value);
   at::Tensor to_device(const at::Tensor& tensor);
   at::Tensor on_device(c10::Storage storage, const at::Tensor& cpu, std::int64_t storage_offset);
+  at::QuantizerPtr device_quantizer(const at::Tensor& cpu);
   bool is_argument(const at::Tensor& tensor) const;
   std::optional<c10::Storage> device_storage(const at::Tensor& tensor);
 

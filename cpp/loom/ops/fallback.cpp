@@ -37,6 +37,16 @@ std::string full_name(const c10::OperatorHandle& op) {
   return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
 }
 
+// The CPU operator, seen by none of the layers that the device operator came through.
+void call_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  at::AutoDispatchBelowADInplaceOrView below_autograd;
+  c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  HostRegion host;
+  op.callBoxed(stack);
+}
+
+}  // namespace
+
 void obey_fallback_option(const std::string& name) {
   switch (options().fallback) {
     case FallbackMode::kAllow:
@@ -52,16 +62,6 @@ void obey_fallback_option(const std::string& name) {
                                   "LOOM_FALLBACK=error forbids the synchronous fallback");
   }
 }
-
-// The CPU operator, seen by none of the layers that the device operator came through.
-void call_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  at::AutoDispatchBelowADInplaceOrView below_autograd;
-  c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-  HostRegion host;
-  op.callBoxed(stack);
-}
-
-}  // namespace
 
 void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (try_defer(op, stack)) return;

@@ -6,6 +6,7 @@
 // are loom's, and nothing waits. The few that read the buffer run on host copies.
 
 #include "loom/ops/borrowed_kernel.h"
+#include "loom/ops/fallback.h"
 #include "loom/ops/fallback_report.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -25,6 +26,7 @@ using c10::DispatchKey;
 /// The CPU's kernel on host copies: waits, and is counted as a fallback.
 void on_host_copies(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const auto start = std::chrono::steady_clock::now();
+  obey_fallback_option(op.operator_name().name);
   at::AutoDispatchBelowADInplaceOrView below_autograd;
   std::optional<c10::Device> device;
   const std::size_t first = stack->size() - op.schema().arguments().size();
