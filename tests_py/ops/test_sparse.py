@@ -134,8 +134,3 @@ def test_memory_is_returned() -> None:
     for _ in range(3):
         x.to_sparse().coalesce().to_dense()
     assert torch.loom.memory_allocated() == before
-
-
-def test_quantized_tensors_say_that_they_have_no_loom_form() -> None:
-    with pytest.raises(NotImplementedError, match=r"\.cpu\(\)"):
-        torch.quantize_per_tensor(torch.ones(3, device="loom"), 0.1, 0, torch.qint8)

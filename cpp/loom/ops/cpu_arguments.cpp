@@ -6,6 +6,7 @@
 #include "loom/device/address.h"
 #include "loom/ops/device_output_scope.h"
 #include "loom/ops/empty.h"
+#include "loom/ops/quantized_parts.h"
 #include "loom/ops/sparse_parts.h"
 #include "loom/ops/tensor_ref.h"
 
@@ -23,10 +24,17 @@ namespace loom::ops {
 namespace {
 
 // Operators that take host tensors beside device tensors on every accelerator: indices, lengths and
-// copies (of sparse tensors: others have kernels).
-constexpr std::array<std::string_view, 8> kMixedDevices = {
-    "aten::index",     "aten::index_put",     "aten::index_put_", "aten::_index_put_impl_",
-    "aten::_ctc_loss", "aten::_unsafe_index", "aten::copy_",      "aten::copy_sparse_to_sparse_"};
+// copies (of sparse and quantized tensors: others have kernels).
+constexpr std::array<std::string_view, 9> kMixedDevices = {
+    "aten::index",
+    "aten::index_put",
+    "aten::index_put_",
+    "aten::_index_put_impl_",
+    "aten::_ctc_loss",
+    "aten::_unsafe_index",
+    "aten::copy_",
+    "aten::copy_sparse_to_sparse_",
+    "aten::_empty_per_channel_affine_quantized"};
 
 bool may_mix_devices(const std::string& name) {
   return std::any_of(kMixedDevices.begin(), kMixedDevices.end(), [&](std::string_view mixed) {
@@ -166,6 +174,16 @@ at::Tensor CpuArguments::to_cpu(const at::Tensor& tensor) {
     const auto part_to_cpu = [this](const at::Tensor& part) { return to_cpu(part); };
     return remember(tensor, make_sparse(tensor, c10::kCPU, part_to_cpu));
   }
+  if (tensor.is_quantized()) {
+    // Host copies of its tensors, since an operator may hand the quantizer on to a host tensor.
+    const auto quantizer = map_quantizer(quantizer_of(tensor), [](const at::Tensor& part) {
+      return part.is_privateuseone() ? part.cpu() : part;
+    });
+    const at::Tensor cpu = remember(tensor, make_quantized(tensor, cpu_storage(tensor.storage()),
+                                                           tensor.storage_offset(), quantizer));
+    tensors_.back().quantizer = quantizer;
+    return cpu;
+  }
   at::Tensor cpu = at::detail::make_tensor<c10::TensorImpl>(
       cpu_storage(tensor.storage()), c10::DispatchKeySet(c10::DispatchKey::CPU), tensor.dtype());
   copy_geometry(tensor, cpu);
@@ -230,6 +248,9 @@ void CpuArguments::write_back() {
     // Operators that solve for the conjugate set the bit on their result instead of a pass over it.
     if (pair.device.is_conj() != pair.cpu.is_conj()) pair.device._set_conj(pair.cpu.is_conj());
     if (pair.device.is_neg() != pair.cpu.is_neg()) pair.device._set_neg(pair.cpu.is_neg());
+    if (quantizer_of(pair.cpu) != pair.quantizer) {
+      set_quantizer(pair.device, device_quantizer(pair.cpu));
+    }
   }
 }
 
@@ -258,15 +279,11 @@ at::Tensor CpuArguments::to_device(const at::Tensor& tensor) {
     const auto part_to_device = [this](const at::Tensor& part) { return to_device(part); };
     return make_sparse(tensor, output_device_, part_to_device);
   }
-  TORCH_CHECK_NOT_IMPLEMENTED(tensor.layout() == c10::kStrided && !tensor.is_quantized(),
-                              op_.operator_name().name,
+  TORCH_CHECK_NOT_IMPLEMENTED(tensor.layout() == c10::kStrided, op_.operator_name().name,
                               ": expected a strided or sparse result, got ", tensor.toString(),
                               ", which has no loom form; call it on a .cpu() copy");
   if (std::optional<c10::Storage> storage = device_storage(tensor)) {
-    at::Tensor device = make_tensor(std::move(*storage), tensor.scalar_type(), tensor.sizes(),
-                                    tensor.strides(), tensor.storage_offset());
-    copy_bits(tensor, device);
-    return device;
+    return on_device(std::move(*storage), tensor, tensor.storage_offset());
   }
   // The operator returned memory that it had before, such as a host tensor it was given.
   const at::Tensor source = tensor.is_non_overlapping_and_dense() ? tensor : tensor.contiguous();
@@ -276,8 +293,24 @@ at::Tensor CpuArguments::to_device(const at::Tensor& tensor) {
     wait_for_host_write(output_device_);
     std::memcpy(host_address(device.data_ptr()), source.data_ptr(), source.nbytes());
   }
-  copy_bits(source, device);
+  return on_device(device.storage(), source, 0);
+}
+
+at::Tensor CpuArguments::on_device(c10::Storage storage, const at::Tensor& cpu,
+                                   std::int64_t storage_offset) {
+  if (cpu.is_quantized()) {
+    return make_quantized(cpu, std::move(storage), storage_offset, device_quantizer(cpu));
+  }
+  at::Tensor device = make_tensor(std::move(storage), cpu.scalar_type(), cpu.sizes(), cpu.strides(),
+                                  storage_offset);
+  copy_bits(cpu, device);
   return device;
+}
+
+at::QuantizerPtr CpuArguments::device_quantizer(const at::Tensor& cpu) {
+  return map_quantizer(quantizer_of(cpu), [this](const at::Tensor& part) {
+    return to_device(part).to(output_device_);  // which a host argument is not on
+  });
 }
 
 bool CpuArguments::is_argument(const at::Tensor& tensor) const {

@@ -5,6 +5,7 @@
 // over the same memory, devices by cpu, generators by seeded CPU ones; and the way back for the
 // results. Thread: an object belongs to one call.
 
+#include <ATen/core/QuantizerBase.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
@@ -40,6 +41,7 @@ class CpuArguments {
  private:
   struct TensorPair {
     at::Tensor device, cpu;
+    at::QuantizerPtr quantizer = {};  // that `cpu` was given
   };
 
   void look_at(const c10::IValue& value, bool& mixed);
@@ -54,6 +56,8 @@ class CpuArguments {
 
   c10::IValue to_device(const c10::IValue& value);
   at::Tensor to_device(const at::Tensor& tensor);
+  at::Tensor on_device(c10::Storage storage, const at::Tensor& cpu, std::int64_t storage_offset);
+  at::QuantizerPtr device_quantizer(const at::Tensor& cpu);
   bool is_argument(const at::Tensor& tensor) const;
   std::optional<c10::Storage> device_storage(const at::Tensor& tensor);
 

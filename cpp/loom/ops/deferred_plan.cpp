@@ -17,7 +17,7 @@ namespace loom::ops {
 namespace {
 
 // Operators whose shape inference does not tell what the CPU kernel does.
-constexpr std::array<std::string_view, 17> kExcluded = {
+constexpr std::array<std::string_view, 18> kExcluded = {
     // Another dtype of the statistics, or statistics that out= is not given.
     "aten::native_batch_norm",
     "aten::_batch_norm_with_update",
@@ -34,6 +34,8 @@ constexpr std::array<std::string_view, 17> kExcluded = {
     "aten::linalg_solve_triangular",
     "aten::nonzero_static",
     "aten::ormqr",
+    // Statistics that the kernel gives the number of channels at the first call.
+    "aten::_fused_moving_avg_obs_fq_helper",
     // Quantized results, which are not inferred as such.
     "aten::quantize_per_tensor",
     "aten::quantize_per_tensor_dynamic",

@@ -26,6 +26,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <chrono>
 
 namespace loom::ops {
@@ -35,6 +36,16 @@ std::string full_name(const c10::OperatorHandle& op) {
   const c10::OperatorName& name = op.operator_name();
   return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
 }
+
+// The CPU operator, seen by none of the layers that the device operator came through.
+void call_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  at::AutoDispatchBelowADInplaceOrView below_autograd;
+  c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  HostRegion host;
+  op.callBoxed(stack);
+}
+
+}  // namespace
 
 void obey_fallback_option(const std::string& name) {
   switch (options().fallback) {
@@ -51,16 +62,6 @@ void obey_fallback_option(const std::string& name) {
                                   "LOOM_FALLBACK=error forbids the synchronous fallback");
   }
 }
-
-// The CPU operator, seen by none of the layers that the device operator came through.
-void call_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  at::AutoDispatchBelowADInplaceOrView below_autograd;
-  c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-  HostRegion host;
-  op.callBoxed(stack);
-}
-
-}  // namespace
 
 void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (try_defer(op, stack)) return;
@@ -81,11 +82,8 @@ void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
                           .count());
 }
 
-namespace {
-
-// Where ATen has both a kernel for a sparse layout on CPU and a default for any device, the default
-// is not for sparse tensors: the fallback takes the place that the kernel has on CPU.
-void prefer_cpu_kernels(torch::Library& library, c10::DispatchKey cpu_key) {
+void prefer_cpu_kernels(torch::Library& library, c10::DispatchKey cpu_key,
+                        std::span<const std::string_view> but) {
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
     if (!name.name.starts_with("aten::")) continue;
@@ -94,11 +92,11 @@ void prefer_cpu_kernels(torch::Library& library, c10::DispatchKey cpu_key) {
         op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd)) {
       continue;
     }
-    library.impl(full_name(*op).c_str(), torch::CppFunction::makeFromBoxedFunction<&fallback>());
+    const std::string full = full_name(*op);
+    if (std::ranges::find(but, full) != but.end()) continue;
+    library.impl(full.c_str(), torch::CppFunction::makeFromBoxedFunction<&fallback>());
   }
 }
-
-}  // namespace
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, library) {
   library.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());

@@ -6,11 +6,29 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
 
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace torch {
+class Library;
+}
+
 namespace loom::ops {
 
 /// Defers the operator whose arguments are on top of `stack` (deferred.h); if that cannot be done,
 /// waits for the streams of its operands, runs it on the host over the same memory, and counts that
 /// (fallback_report.h). Leaves the results on the stack.
 void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+
+/// What LOOM_FALLBACK asks for when `name` is about to run on the host: nothing, a warning, an
+/// error.
+void obey_fallback_option(const std::string& name);
+
+/// Where ATen has both a kernel for a sparse layout or quantized tensors on CPU and a default for
+/// any device, the default is not for such tensors: registers the fallback in place of each kernel
+/// that there is for `cpu_key`, except for `but` (full names: "aten::view").
+void prefer_cpu_kernels(torch::Library& library, c10::DispatchKey cpu_key,
+                        std::span<const std::string_view> but = {});
 
 }  // namespace loom::ops

@@ -3,7 +3,10 @@
 
 #include <ATen/SparseCsrTensorImpl.h>
 #include <ATen/SparseTensorImpl.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/core/Layout.h>
+
+#include <optional>
 
 namespace loom::ops {
 namespace {
@@ -18,6 +21,8 @@ at::SparseCsrTensorImpl& compressed(const at::Tensor& tensor) {
 
 at::Tensor empty_sparse(c10::Layout layout, c10::Device device, caffe2::TypeMeta dtype) {
   using c10::DispatchKey;
+  // A new coordinate tensor is on the current device, whatever its parts will be.
+  const c10::OptionalDeviceGuard guard(device.is_cpu() ? std::nullopt : std::optional(device));
   const bool cpu = device.is_cpu();
   if (layout == c10::kSparse) {
     const DispatchKey key = cpu ? DispatchKey::SparseCPU : DispatchKey::SparsePrivateUse1;
