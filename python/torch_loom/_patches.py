@@ -17,6 +17,7 @@ def apply() -> None:
     """Apply all patches. Call once."""
     _patch_dlpack_device()
     _patch_multiprocessing()
+    _patch_flex_attention()
 
 
 def _patch_dlpack_device() -> None:
@@ -67,3 +68,28 @@ def _patch_multiprocessing() -> None:
     classes: set[Any] = {torch.Tensor, torch.nn.Parameter, *torch._tensor_classes}
     for cls in classes:
         ForkingPickler.register(cls, reduce_tensor)
+
+
+def _patch_flex_attention() -> None:
+    # flex_attention compares the device with a list of names, although its eager form is made of
+    # ordinary operators; and it has rules for autocast of cpu and cuda only.
+    from torch._C import DispatchKey, DispatchKeySet
+    from torch._higher_order_ops.flex_attention import _flex_attention_autocast_impl, flex_attention
+    from torch.nn.attention import flex_attention as frontend
+
+    original: Callable[..., None] = frontend._validate_device
+
+    def _validate_device(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> None:
+        if query.device.type != "loom":
+            original(query, key, value)
+
+    frontend._validate_device = _validate_device
+
+    key = DispatchKey.AutocastPrivateUse1  # type: ignore[attr-defined]
+
+    def autocast(*arguments: Any) -> Any:
+        # The shared rule casts and leaves the keys that it knows; ours has to be left out here.
+        with torch._C._ExcludeDispatchKeyGuard(DispatchKeySet(key)):
+            return _flex_attention_autocast_impl(*arguments)
+
+    flex_attention.py_impl(key)(autocast)
