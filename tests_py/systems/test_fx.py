@@ -215,7 +215,7 @@ def test_operators_are_replaced(network, x):
 def test_patterns_are_replaced():
     class Sum(nn.Module):
         def forward(self, a, b):
-            return torch.relu(a * b + a) - torch.relu(b * b + b)
+            return torch.relu(a * b + a) - torch.relu(b * a + b)
 
     traced = fx.symbolic_trace(Sum())
     matches = fx.replace_pattern(
@@ -241,15 +241,17 @@ def test_a_transformer_makes_a_new_graph(x):
 
 
 def test_the_operators_of_a_backward_as_a_graph(network, x):
-    parameters = dict(network.named_parameters())
+    parameters, buffers = dict(network.named_parameters()), dict(network.named_buffers())
 
-    def gradient(parameters, x):
-        result = torch.func.functional_call(network, parameters, x).square().sum()
+    def gradient(parameters, buffers, x):
+        result = torch.func.functional_call(network, (parameters, buffers), x).square().sum()
         return torch.autograd.grad(result, list(parameters.values()))
 
-    graph = make_fx(gradient, tracing_mode="fake")(parameters, x)
+    graph = make_fx(gradient, tracing_mode="fake")(parameters, buffers, x)
     assert torch.ops.aten.convolution_backward.default in {n.target for n in graph.graph.nodes}
-    torch.testing.assert_close(graph(parameters, x), gradient(parameters, x), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        graph(parameters, buffers, x), gradient(parameters, buffers, x), rtol=1e-4, atol=1e-5
+    )
 
 
 def test_a_graph_is_split_over_two_devices(network, x):
