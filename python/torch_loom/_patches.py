@@ -18,6 +18,7 @@ def apply() -> None:
     _patch_dlpack_device()
     _patch_multiprocessing()
     _patch_flex_attention()
+    _mark_constants()
 
 
 def _patch_dlpack_device() -> None:
@@ -93,3 +94,12 @@ def _patch_flex_attention() -> None:
             return _flex_attention_autocast_impl(*arguments)
 
     flex_attention.py_impl(key)(autocast)
+
+
+def _mark_constants() -> None:
+    # torch.compile folds torch.cuda.is_available() and its like by name; what does not change in
+    # the life of a process is marked here, or asking for it would end a graph.
+    from . import device
+
+    for function in (device.is_available, device.device_count):
+        function._dynamo_marked_constant = True  # type: ignore[attr-defined]
