@@ -8,12 +8,15 @@ import torch
 from torch import nn
 from torch.export.passes import move_to_device_pass
 
-pytestmark = pytest.mark.filterwarnings(
-    # A compiled optimiser imports modules that are written with torch.jit.
-    r"ignore:`torch.jit.\w+` is deprecated:DeprecationWarning",
-    # run_decompositions copies tree specifications of an old class.
-    r"ignore:`isinstance\(treespec, LeafSpec\)` is deprecated:FutureWarning",
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings(
+        # A compiled optimiser imports modules that are written with torch.jit.
+        r"ignore:`torch.jit.\w+` is deprecated:DeprecationWarning",
+        # run_decompositions copies tree specifications of an old class.
+        r"ignore:`isinstance\(treespec, LeafSpec\)` is deprecated:FutureWarning",
+    ),
+]
 
 LOOM = "loom"
 BACKENDS = pytest.mark.parametrize("backend", ["eager", "aot_eager"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""FX: symbolic traces, shape propagation, fusion of convolution and norm, a profiling interpreter."""
+"""FX: symbolic traces, shapes, fusion of convolution and norm, a profiling interpreter."""
 
 import copy
 import operator
