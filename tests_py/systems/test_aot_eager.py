@@ -187,6 +187,25 @@ def test_these_break_no_graph(name):
     torch.testing.assert_close(result, function(x))
 
 
+@pytest.mark.limit("torch.loom's own stream functions end a graph: dynamo knows them by name")
+@pytest.mark.filterwarnings("ignore:Dynamo does not know how to trace the builtin:UserWarning")
+def test_streams_by_the_functions_of_loom_end_a_graph():
+    side = torch.loom.Stream()
+
+    def function(x):
+        side.wait_stream(torch.loom.current_stream())
+        with torch.loom.stream(side):
+            y = x * 2
+        torch.loom.current_stream().wait_stream(side)
+        return y + 1
+
+    x = torch.randn(3, 3, device=LOOM)
+    assert torch._dynamo.explain(function)(x).graph_break_count > 0
+    torch._dynamo.reset()
+    assert torch.equal(torch.compile(function, backend="aot_eager")(x), function(x))
+    assert torch.loom.current_stream() == torch.loom.default_stream()
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_models_have_no_graph_breaks(name):
     make, shape = MODELS[name]
