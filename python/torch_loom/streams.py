@@ -86,13 +86,15 @@ class Stream(torch.Stream):
         where = torch.device("loom", _get_device_index(device, optional=True))
         return super().__new__(cls, where, priority=priority, **kwargs)
 
+    # torch.compile follows the methods below, but not super() in a class made of torch.Stream.
+
     def wait_event(self, event: torch.Event) -> None:
         r"""Make later work of this stream wait for ``event``. The host does not wait."""
-        super().wait_event(event)
+        torch.Stream.wait_event(self, event)
 
     def wait_stream(self, stream: torch.Stream) -> None:
         r"""Make later work of this stream wait for what is on ``stream`` now."""
-        super().wait_stream(stream)
+        torch.Stream.wait_stream(self, stream)
 
     def record_event(self, event: torch.Event | None = None) -> torch.Event:
         r"""Record an event on this stream and return it.
@@ -107,7 +109,7 @@ class Stream(torch.Stream):
 
     def query(self) -> bool:
         r"""Return whether everything submitted to this stream is done."""
-        return super().query()
+        return torch.Stream.query(self)
 
     def synchronize(self) -> None:
         r"""Wait on the host for everything on this stream. Other Python threads run meanwhile.
@@ -115,7 +117,7 @@ class Stream(torch.Stream):
         Raises:
             Exception: what a kernel of this stream raised since the last synchronisation, once.
         """
-        super().synchronize()
+        torch.Stream.synchronize(self)
 
     @property
     def priority(self) -> int:

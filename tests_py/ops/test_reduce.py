@@ -143,3 +143,15 @@ def test_errors(function):
 )
 def test_gradients(function):
     gradients_agree(function, numbers(300, 400))
+
+
+@pytest.mark.parametrize("call", ["x.var(0)", "x.std()", "torch.var_mean(x, 1)"])
+def test_the_first_variance_of_a_process_warns_of_nothing(check, call):
+    check(f"""
+        import warnings
+        warnings.simplefilter("error")
+        import torch
+        x = torch.ones(4, 5, device="loom")
+        {call}
+        torch.loom.synchronize()
+    """)

@@ -4,10 +4,12 @@
 #include "loom/ops/empty.h"
 #include "loom/ops/launch.h"
 
+#include <ATen/Context.h>
 #include <ATen/OpMathType.h>
 #include <ATen/SDPBackend.h>
 #include <ATen/native/DispatchStub.h>
 #include <ATen/native/transformers/attention.h>
+#include <ATen/native/transformers/sdp_utils_cpp.h>
 #include <ATen/ops/_fused_sdp_choice_native.h>
 #include <ATen/ops/empty.h>
 #include <torch/library.h>
@@ -25,21 +27,47 @@ constexpr std::int8_t kWhole = SlicePlan::kWhole;
 // One multiply-add, in the unit of Pointwise's cost.
 constexpr double kFlopPairCost = 0.15;
 
+/// What the kernels ask of their operands when the flash backend is switched off: ATen's own checks
+/// begin with that switch.
+bool fits(const sdp::sdp_params& params) {
+  constexpr auto kChecks =
+      std::array{sdp::check_nested_tensor,
+                 sdp::check_for_dropout,
+                 sdp::check_tensor_shapes,
+                 sdp::check_batch_size_and_num_heads_dense</*supports_gqa=*/false>,
+                 sdp::check_attn_mask_shape,
+                 sdp::check_nonzero_sequence_lengths_dense,
+                 sdp::check_last_dim_stride_equals_1_dense</*ignore_singleton_dim=*/false>};
+  constexpr auto kDtypes = std::array{at::kFloat, at::kDouble, at::kBFloat16, at::kHalf};
+  const auto holds = [&](const auto check) { return check(params, /*debug=*/false); };
+  return std::all_of(kChecks.begin(), kChecks.end(), holds) &&
+         sdp::check_tensor_dtype(params, kDtypes, /*debug=*/false) &&
+         TORCH_GUARD_OR_FALSE(params.query.sym_size(-1).sym_eq(params.value.sym_size(-1)));
+}
+
 std::int64_t choose(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                     const OptionalTensor& mask, double dropout, bool causal,
                     std::optional<double> scale, bool grouped) {
+  constexpr auto kFused = static_cast<std::int64_t>(at::SDPBackend::overrideable);
+  constexpr auto kFlash = static_cast<std::int64_t>(at::SDPBackend::flash_attention);
+  const auto& context = at::globalContext();
   const auto math = static_cast<std::int64_t>(at::SDPBackend::math);
-  const bool same_heads = query.dim() == 4 && key.dim() == 4 && query.size(1) == key.size(1);
+  // Sizes may be symbolic: to ask for them would fix them for whoever traces.
+  const bool same_heads = query.dim() == 4 && key.dim() == 4 &&
+                          TORCH_GUARD_OR_FALSE(query.sym_size(1).sym_eq(key.sym_size(1)));
   if (grouped || !same_heads || !query.device().is_privateuseone()) return math;
   // The fused operator has no batching rule.
   for (const at::Tensor* tensor : {&query, &key, &value}) {
     if (tensor->key_set().has(c10::DispatchKey::FuncTorchBatched)) return math;
   }
+  // The one kernel answers to the name that it has on cpu, and to that of a backend like this.
+  if (!context.userEnabledFlashSDP() && context.userEnabledOverrideableSDP() &&
+      fits({query, key, value, mask, dropout, causal, grouped})) {
+    return kFused;
+  }
   const std::int64_t on_cpu =
       at::native::_fused_sdp_choice_cpp(query, key, value, mask, dropout, causal, scale, grouped);
-  return on_cpu == static_cast<std::int64_t>(at::SDPBackend::flash_attention)
-             ? static_cast<std::int64_t>(at::SDPBackend::overrideable)
-             : math;
+  return on_cpu == kFlash ? kFused : math;
 }
 
 /// Cuts along the longer of batch and heads. Operands before `masked` have the batch first and the
@@ -71,26 +99,40 @@ void forward_kernel(const at::Tensor& output, const at::Tensor& log_sum, const a
                                      optional(mask), scale);
 }
 
+/// As the queries in layout, with elements as many as the values have.
+at::Tensor output_like(const at::Tensor& query, std::int64_t elements) {
+  if (elements == query.size(3)) return empty_like(query);
+  std::array<std::int64_t, 4> order{0, 1, 2, 3};
+  std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
+    return query.stride(a) > query.stride(b);
+  });
+  std::array<std::int64_t, 4> sizes{query.size(0), query.size(1), query.size(2), elements};
+  std::array<std::int64_t, 4> strides{};
+  std::int64_t stride = 1;
+  for (auto dim = order.rbegin(); dim != order.rend(); ++dim) {
+    strides[*dim] = stride;
+    stride *= sizes[*dim];
+  }
+  return empty_strided(sizes, strides, query.scalar_type(), query.device());
+}
+
 using Attention = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt,
                              c10::SymInt, at::Tensor, at::Tensor, at::Tensor>;
 
 Attention attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                     const OptionalTensor& mask, double dropout, bool causal, bool,
                     std::optional<double> scale) {
-  const std::array<std::int64_t, 4> sizes{query.size(0), query.size(2), query.size(1),
-                                          value.size(3)};
-  // The kernels work on [batch, position, head, element]; the result is laid out as the queries.
-  const at::Tensor output = value.size(3) == query.size(3)
-                                ? empty_like(query).transpose(1, 2)
-                                : empty(sizes, query.scalar_type(), query.device());
-  at::Tensor log_sum = empty(c10::IntArrayRef(sizes).slice(0, 3),
-                             at::toOpMathType(query.scalar_type()), query.device());
+  // Results are laid out as PyTorch's meta function says; the kernels work on [batch, position,
+  // head, element].
+  const at::Tensor output = output_like(query, value.size(3)).transpose(1, 2);
+  const at::Tensor log_sum = empty({query.size(0), query.size(1), query.size(2)},
+                                   at::toOpMathType(query.scalar_type()), query.device());
   const auto split = cut<5>(query, key, mask, {2, 2, 1, 1, 1});
   launch("_scaled_dot_product_fused_attention_overrideable", split, forward_kernel, out(output),
-         out(log_sum), query, key, value, mask, dropout, causal, scale);
+         out(log_sum.transpose(1, 2)), query, key, value, mask, dropout, causal, scale);
   const auto nothing = [] { return at::empty({}, c10::TensorOptions(c10::kLong)); };
   return {output.transpose(1, 2),
-          log_sum.transpose(1, 2),
+          log_sum,
           at::Tensor(),
           at::Tensor(),
           query.size(2),
@@ -117,20 +159,17 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> attention_backward(
     const at::Tensor& log_sum, const at::Tensor&, const at::Tensor&, std::int64_t, std::int64_t,
     double dropout, bool causal, const at::Tensor&, const at::Tensor&,
     std::optional<double> scale) {
-  const auto like = [](const at::Tensor& tensor) {
-    return empty({tensor.size(0), tensor.size(2), tensor.size(1), tensor.size(3)},
-                 tensor.scalar_type(), tensor.device());
-  };
+  if (!grad.defined()) return {};
   const auto swap = [](const at::Tensor& tensor) { return tensor.transpose(1, 2); };
-  at::Tensor to_query = like(query);
-  at::Tensor to_key = like(key);
-  at::Tensor to_value = like(value);
+  const at::Tensor to_query = empty_like(query);
+  const at::Tensor to_key = empty_like(key);
+  const at::Tensor to_value = empty_like(value);
   Along split = cut<9>(query, key, mask, {2, 2, 2, 2, 2, 2, 2, 2, 2});
   split.cost *= 2.5;
   launch("_scaled_dot_product_fused_attention_overrideable_backward", split, backward_kernel,
-         out(to_query), out(to_key), out(to_value), swap(grad), swap(query), swap(key), swap(value),
-         swap(output), swap(log_sum), mask, dropout, causal, scale);
-  return {swap(to_query), swap(to_key), swap(to_value), at::Tensor()};
+         out(swap(to_query)), out(swap(to_key)), out(swap(to_value)), swap(grad), swap(query),
+         swap(key), swap(value), swap(output), swap(log_sum), mask, dropout, causal, scale);
+  return {to_query, to_key, to_value, at::Tensor()};
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 // of its operands. Thread: any.
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/Exception.h>
 
 #include <array>
 #include <atomic>
@@ -19,6 +20,15 @@ namespace loom::ops {
 
 /// A CPU tensor of ones with as many dimensions as `tensor`, all of size 1, and of its dtype.
 [[nodiscard]] at::Tensor stand_in(const at::Tensor& tensor);
+
+/// While it lives this thread's warnings go nowhere: they would be about a stand-in.
+class NoWarnings {
+ public:
+  NoWarnings();
+
+ private:
+  c10::WarningUtils::WarningHandlerGuard guard_;
+};
 
 /// The dtype combinations a kernel has been seen to accept: a few, found without a lock.
 class AcceptedDtypes {
@@ -77,6 +87,7 @@ void probe_dtypes(const std::array<at::Tensor, kOutputs>& outputs, const Argumen
   (detail::add_to_key(key, arguments), ...);
   if (accepted.contains(key)) [[likely]]
     return;
+  const NoWarnings about_stand_ins;
   std::array<at::Tensor, kOutputs> stand_ins;
   for (std::size_t i = 0; i < kOutputs; ++i) stand_ins[i] = stand_in(outputs[i]);
   std::apply([&](auto&... output) { kCpu(detail::stand_in_for(arguments)..., output...); },

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""torch.compile: what it may trace of torch.loom."""
+
+from typing import Any
+
+
+def apply() -> None:
+    """Mark what is constant, and keep streams out of traces."""
+    _mark_constants()
+    _keep_streams_from_dynamo()
+
+
+def _mark_constants() -> None:
+    # torch.compile folds torch.cuda.is_available() and its like by name; what does not change in
+    # the life of a process is marked here, or asking for it would end a graph.
+    from .. import device
+
+    for function in (device.is_available, device.device_count):
+        function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
+def _keep_streams_from_dynamo() -> None:
+    # torch.compile knows the stream functions of cuda by name. It would trace ours, and then makes
+    # the stream that was current while tracing a constant. This is torch.compiler.disable without
+    # its import of torch._dynamo, which takes longer than all else here.
+    from torch._C._dynamo import eval_frame
+
+    from .. import streams
+
+    skip = eval_frame._FrameExecStrategy(
+        eval_frame._FrameAction.SKIP, eval_frame._FrameAction.DEFAULT
+    )
+    context = streams.StreamContext
+    functions: list[Any] = [
+        streams.current_stream,
+        streams.default_stream,
+        streams.set_stream,
+        streams.stream,
+        streams._wrap,
+        context.__init__,
+        context.__enter__,
+        context.__exit__,
+    ]
+    for function in functions:
+        function._torchdynamo_disable = True
+        eval_frame.set_code_exec_strategy(function.__code__, skip)

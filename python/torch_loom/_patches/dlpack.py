@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""DLPack: devices, the order of streams, and views for the host."""
+
+import ctypes
+import functools
+import os
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Any
+
+import torch
+from torch.overrides import has_torch_function_unary
+
+
+def apply() -> None:
+    """Teach ``Tensor.__dlpack__`` and ``torch.from_dlpack`` about loom tensors."""
+    _patch_dlpack()
+    _patch_from_dlpack()
+
+
+def _memory_is_unified() -> bool:
+    # The library has checked the value: there is a loom tensor.
+    return (os.environ.get("LOOM_MEMORY") or "unified") == "unified"
+
+
+def _host_view(tensor: torch.Tensor) -> torch.Tensor:
+    # A cpu tensor over a loom tensor's memory, which it keeps alive. Requires unified memory.
+    storage = tensor.untyped_storage()
+    if storage.nbytes() == 0:
+        return torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype)
+    memory: Any = (ctypes.c_char * storage.nbytes()).from_address(storage.data_ptr())
+    memory.owner = tensor.detach()
+    alias = torch.frombuffer(memory, dtype=torch.uint8).untyped_storage()
+    empty = torch.empty(0, dtype=tensor.dtype)
+    return empty.set_(alias, tensor.storage_offset(), tensor.size(), tensor.stride())
+
+
+def _order_before(consumer: int | None, device: torch.device) -> None:
+    # What the current stream has been given comes before what `consumer` is given from now on.
+    # As for cuda, None is the default stream and -1 asks for no order.
+    if consumer == -1:
+        return
+    current = torch.accelerator.current_stream(device)
+    stream = torch.Stream(
+        stream_id=consumer or 0, device_index=current.device_index, device_type=current.device_type
+    )
+    if stream != current:
+        stream.wait_stream(current)
+
+
+def _patch_dlpack() -> None:
+    # Tensor.__dlpack_device__ compares the device with the name "privateuse1", which a renamed
+    # backend does not have, and raises ValueError. Tensor.__dlpack__ orders streams of cuda only,
+    # and copies for a consumer that asks for memory of the cpu.
+    device_of: Callable[[torch.Tensor], tuple[IntEnum, int]] = torch.Tensor.__dlpack_device__
+    export: Callable[..., Any] = torch.Tensor.__dlpack__
+    from torch.utils.dlpack import DLDeviceType
+
+    def __dlpack_device__(self: torch.Tensor) -> tuple[IntEnum, int]:  # noqa: N807
+        if self.device.type != "loom":
+            return device_of(self)
+        return DLDeviceType.kDLExtDev, self.device.index
+
+    def __dlpack__(  # noqa: N807
+        self: torch.Tensor,
+        *,
+        stream: Any | None = -1,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[IntEnum, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        arguments = {"max_version": max_version, "dl_device": dl_device, "copy": copy}
+        unfit = self.requires_grad or self.is_conj() or self.layout != torch.strided
+        unfit = unfit or not isinstance(stream, int | None) or has_torch_function_unary(self)
+        if self.device.type != "loom" or unfit:  # unfit: raises, or asks the subclass first
+            return export(self, stream=stream, **arguments)
+        if dl_device is None or dl_device[0] != DLDeviceType.kDLCPU:
+            _order_before(stream, self.device)
+        elif not copy and not self.is_neg() and _memory_is_unified():
+            torch.accelerator.current_stream(self.device).synchronize()  # cpu code does not wait
+            return export(_host_view(self), max_version=max_version)
+        return export(self, **arguments)
+
+    torch.Tensor.__dlpack_device__ = __dlpack_device__  # type: ignore[method-assign]
+    torch.Tensor.__dlpack__ = __dlpack__  # type: ignore[method-assign]
+
+
+def _patch_from_dlpack() -> None:
+    # torch.from_dlpack does not ask a producer for memory of another device, and so refuses
+    # copy=False between loom and cpu. Without copy=False it copies, which stays as it is: programs
+    # written for cuda count on it.
+    from torch.utils import dlpack
+
+    original: Callable[..., torch.Tensor] = dlpack.from_dlpack
+
+    @functools.wraps(original)
+    def from_dlpack(
+        ext_tensor: Any,
+        *,
+        device: torch.device | str | None = None,
+        copy: bool | None = None,
+    ) -> torch.Tensor:
+        from_loom = isinstance(ext_tensor, torch.Tensor) and ext_tensor.device.type == "loom"
+        if not (from_loom and copy is False and torch.device(device or "loom").type == "cpu"):
+            return original(ext_tensor, device=device, copy=copy)
+        target = torch._C._torchDeviceToDLDevice(torch.device("cpu"))
+        capsule = ext_tensor.__dlpack__(max_version=(1, 0), dl_device=target, copy=False)
+        return torch._C._from_dlpack(capsule)
+
+    for module in (torch, dlpack):
+        module.from_dlpack = from_dlpack  # type: ignore[attr-defined]

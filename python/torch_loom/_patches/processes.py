@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""torch.multiprocessing: device memory is private to its process."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+
+def apply() -> None:
+    """Send storages by value, and refuse to share them."""
+    _patch_multiprocessing()
+    _patch_share_memory()
+
+
+def _rebuild_storage(value: torch.UntypedStorage, device: str) -> Any:
+    return value.to(device=torch.device(device))
+
+
+def _patch_multiprocessing() -> None:
+    # torch.multiprocessing shares every storage that is not on cuda as if it were on cpu. Device
+    # memory is private to its process, so a storage of loom travels by value: as one of the cpu in
+    # shared memory, copied to the same device on arrival. Views of it in one message stay views.
+    from multiprocessing.reduction import ForkingPickler
+
+    from torch.multiprocessing import reductions
+
+    original: Callable[[torch.UntypedStorage], Any] = reductions.reduce_storage
+
+    def reduce_storage(storage: torch.UntypedStorage) -> Any:
+        if storage.device.type != "loom":
+            return original(storage)
+        return _rebuild_storage, (
+            storage.to(device=torch.device("cpu")),
+            str(storage.device),
+        )
+
+    ForkingPickler.register(torch.UntypedStorage, reduce_storage)
+
+
+def _patch_share_memory() -> None:
+    # torch takes the memory of every PrivateUse1 backend for shared, as that of cuda is: what
+    # other processes then do to their copies would be lost without a word.
+    share: Callable[..., torch.UntypedStorage] = torch.UntypedStorage.share_memory_
+    is_shared_elsewhere: Callable[..., bool] = torch.UntypedStorage.is_shared
+
+    def share_memory_(self: torch.UntypedStorage, *args: Any, **kwargs: Any) -> Any:
+        if self.device.type == "loom":
+            raise RuntimeError(
+                f"share_memory_: expected memory of the cpu, got {self.device}: device memory is "
+                "private to its process. Share the tensor or module on the cpu, and move it to "
+                "loom in each process"
+            )
+        return share(self, *args, **kwargs)
+
+    def is_shared(self: torch.UntypedStorage) -> bool:
+        return self.device.type != "loom" and is_shared_elsewhere(self)
+
+    torch.UntypedStorage.share_memory_ = share_memory_  # type: ignore[method-assign]
+    torch.UntypedStorage.is_shared = is_shared  # type: ignore[method-assign, assignment]
