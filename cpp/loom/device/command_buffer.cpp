@@ -46,7 +46,7 @@ void CommandBuffer::link_new_chunk(std::size_t bytes) {
     // The first command: the consumer looks only after it has been published.
     read_ = Cursor{chunk, kFirstOffset};
   } else {
-    ::new (header_at(write_)) detail::CommandHeader{nullptr, nullptr, 0, 0};
+    ::new (header_at(write_)) detail::CommandHeader{nullptr, nullptr, nullptr, 0, 0};
     write_.chunk->next = chunk;
   }
   write_.chunk = chunk;

@@ -20,6 +20,8 @@
 
 namespace loom {
 
+struct CommandRecord;
+
 /// One piece of device memory that a command touches.
 struct Access {
   const void* address;
@@ -51,6 +53,7 @@ inline constexpr CommandOps kCommandOps = {
 struct CommandHeader {
   const CommandOps* ops;
   const char* name;
+  CommandRecord* record;          ///< what a trace notes of the command, or null
   std::uint32_t callable_offset;  ///< bytes from the header to the callable
   std::uint32_t next_offset;      ///< bytes from the header to the next one
 };
@@ -67,6 +70,7 @@ class Command {
   /// Appends the device memory that the command touches.
   void accesses(AccessList& list) const { header_->ops->accesses(callable(), list); }
   [[nodiscard]] const char* name() const noexcept { return header_->name; }
+  [[nodiscard]] CommandRecord* record() const noexcept { return header_->record; }
 
  private:
   friend class CommandBuffer;
@@ -90,7 +94,7 @@ class LOOM_API CommandBuffer {
 
   /// Stores a command; when it throws, the buffer is as before. Thread: the producer.
   template <class Callable>
-  void append(const char* name, Callable&& callable);
+  void append(const char* name, Callable&& callable, CommandRecord* record = nullptr);
 
   /// The oldest command. Requires: there is one, published to this thread. Thread: the consumer.
   [[nodiscard]] Command front() noexcept;
@@ -142,14 +146,15 @@ inline bool CommandBuffer::fits(std::size_t bytes) const noexcept {
 }
 
 template <class Callable>
-void CommandBuffer::append(const char* name, Callable&& callable) {
+void CommandBuffer::append(const char* name, Callable&& callable, CommandRecord* record) {
   using Stored = std::decay_t<Callable>;
   using Header = detail::CommandHeader;
   static_assert(alignof(Stored) <= kMaxAlignment);
   constexpr std::size_t kAlignment = alignof(Stored) > 16 ? kMaxAlignment : 16;
   // An upper bound of what is needed wherever the header falls: headers are at multiples of 16.
   constexpr std::size_t kPadding = kAlignment - 16;
-  constexpr std::size_t kBytes = (sizeof(Header) + kPadding + sizeof(Stored) + 15 + 8) / 16 * 16;
+  constexpr std::size_t kBytes = (sizeof(Header) + kPadding + sizeof(Stored) + 15) / 16 * 16;
+  static_assert(sizeof(Header) % 16 == 0);
   static_assert(kBytes < UINT32_MAX);
   if (!fits(kBytes)) [[unlikely]] {
     link_new_chunk(kBytes);
@@ -161,7 +166,7 @@ void CommandBuffer::append(const char* name, Callable&& callable) {
   std::byte* const chunk = reinterpret_cast<std::byte*>(write_.chunk);
   ::new (chunk + place) Stored(std::forward<Callable>(callable));
   ::new (chunk + start)
-      Header{&detail::kCommandOps<Stored>, name, static_cast<std::uint32_t>(place - start),
+      Header{&detail::kCommandOps<Stored>, name, record, static_cast<std::uint32_t>(place - start),
              static_cast<std::uint32_t>(end - start)};
   write_.offset = end;
 }

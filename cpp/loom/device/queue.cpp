@@ -4,6 +4,7 @@
 #include "loom/base/check.h"
 #include "loom/base/futex.h"
 #include "loom/base/options.h"
+#include "loom/device/command_trace.h"
 #include "loom/device/cores.h"
 
 #include <utility>
@@ -64,6 +65,12 @@ bool Queue::accepts_commands() const {
   check_not_forked();
   return !exiting();
 }
+
+CommandRecord* Queue::begin_launch(const char* name) const noexcept {
+  return CommandTrace::instance().begin(name, *this);
+}
+
+void Queue::end_launch(CommandRecord& record) noexcept { note_launched(record); }
 
 // The submitter is held without the lock, so that it holds up nobody but itself. Threads of loom
 // are never held: this queue might be waiting for theirs.
@@ -182,11 +189,18 @@ bool Queue::await_command(std::uint64_t done) {
 
 void Queue::run_command(std::uint64_t position) {
   const Command command = commands_.front();
+  CommandRecord* const record = command.record();
+  if (record != nullptr) [[unlikely]] {
+    note_start(*record, command);
+  }
   std::exception_ptr error;
   try {
     command.run();
   } catch (...) {
     error = std::current_exception();
+  }
+  if (record != nullptr) [[unlikely]] {
+    note_end(*record);
   }
   // Outside the handler, so that the last reference to the exception is the one that is kept.
   if (error != nullptr) [[unlikely]] {

@@ -122,6 +122,8 @@ class LOOM_API Queue {
   std::uint64_t enqueue(const char* name, Callable&& callable);
 
   [[nodiscard]] bool accepts_commands() const;
+  [[nodiscard]] CommandRecord* begin_launch(const char* name) const noexcept;
+  static void end_launch(CommandRecord& record) noexcept;
   void make_room();
   void start_worker() LOOM_REQUIRES(submit_mutex_);
   void wake_worker() noexcept;
@@ -173,8 +175,13 @@ class LOOM_API Queue {
 
 template <class Callable>
 std::uint64_t Queue::enqueue(const char* name, Callable&& callable) {
+  // The one look at the process's state also tells whether a trace is on, so tracing costs nothing
+  // where it is off. Relaxed: the recorder decides under its own lock; here a change may be seen
+  // late, by commands that run beside start() or stop() anyway.
+  CommandRecord* record = nullptr;
   if (detail::process_state() != detail::ProcessState::kRunning) [[unlikely]] {
     if (!accepts_commands()) return submitted();
+    record = begin_launch(name);
   }
   if (submitted_.load(std::memory_order_relaxed) >= room_until_.load(std::memory_order_relaxed))
       [[unlikely]] {
@@ -186,12 +193,15 @@ std::uint64_t Queue::enqueue(const char* name, Callable&& callable) {
     if (!started_) [[unlikely]] {
       start_worker();
     }
-    commands_.append(name, std::forward<Callable>(callable));
+    commands_.append(name, std::forward<Callable>(callable), record);
     position = submitted_.load(std::memory_order_relaxed) + 1;
     submitted_.store(position, std::memory_order_seq_cst);
   }
   if (worker_state_.load(std::memory_order_seq_cst) == kSleeping) [[unlikely]] {
     wake_worker();
+  }
+  if (record != nullptr) [[unlikely]] {
+    end_launch(*record);
   }
   return position;
 }

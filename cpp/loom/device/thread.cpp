@@ -115,6 +115,13 @@ void set_thread_wrapper(ThreadWrapper wrapper) noexcept {
   g_wrapper.store(wrapper, std::memory_order_relaxed);
 }
 
+void detail::set_traced(bool traced) noexcept {
+  ProcessState expected = traced ? ProcessState::kRunning : ProcessState::kTraced;
+  // Fails when the process exits or was forked, or when there is nothing to change.
+  (void)g_process_state.compare_exchange_strong(
+      expected, traced ? ProcessState::kTraced : ProcessState::kRunning, std::memory_order_relaxed);
+}
+
 void check_not_forked() {
   LOOM_CHECK(
       !in_bad_fork(),

@@ -19,10 +19,12 @@ namespace loom {
 
 namespace detail {
 
-enum class ProcessState : int { kRunning, kExiting, kForked };
+enum class ProcessState : int { kRunning, kTraced, kExiting, kForked };
 
-// Goes once from kRunning to another state. Relaxed: who must not sleep through the change is woken
-// by a futex after it, everybody else may see it a little later.
+// Goes to and fro between kRunning and kTraced (running, and commands are recorded), and leaves
+// them once, for kExiting or kForked. One word for all three, so that a submission looks at one.
+// Relaxed: who must not sleep through the change is woken by a futex after it, everybody else may
+// see it a little later.
 extern LOOM_API std::atomic<ProcessState> g_process_state;
 
 struct ThreadState;
@@ -30,6 +32,10 @@ struct ThreadState;
 [[nodiscard]] inline ProcessState process_state() noexcept {
   return g_process_state.load(std::memory_order_relaxed);
 }
+
+/// Has submissions record their commands (command_trace.h) or not; nothing in a process that ends
+/// or was forked.
+void set_traced(bool traced) noexcept;
 
 }  // namespace detail
 
