@@ -94,12 +94,19 @@ def _lightning(module: Any) -> None:
     _lightning.register(module)
 
 
+def _safetensors(module: Any) -> None:
+    from . import _safetensors
+
+    _safetensors.register(module)
+
+
 def _is_the_accelerator() -> bool:
     accelerator = torch.accelerator.current_accelerator(check_available=True)
     return accelerator is not None and accelerator.type == "loom"
 
 
 _PATCHES: dict[str, Callable[[Any], None]] = {
+    "safetensors": _safetensors,
     "accelerate.state": _accelerate_state,
     "transformers.utils.import_utils": _transformers_import_utils,
     "transformers.training_args": _transformers_training_args,

@@ -5,11 +5,10 @@ import copy
 import os
 
 import pytest
+import torch
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 transformers = pytest.importorskip("transformers")
-
-import torch
 
 pytestmark = pytest.mark.slow
 
