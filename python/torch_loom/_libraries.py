@@ -22,10 +22,7 @@ __all__ = ["apply"]
 
 def apply() -> None:
     """Patch the libraries that are there, and the others when they come. Call once."""
-    for name, patch in _PATCHES.items():
-        if name in sys.modules:
-            _try(patch, sys.modules[name])
-    sys.meta_path.insert(0, _Finder())
+    sys.meta_path.insert(0, _Finder([name for name in _PATCHES if name in sys.modules]))
 
 
 def _accelerate_state(module: Any) -> None:
@@ -58,16 +55,10 @@ def _transformers_training_args(module: Any) -> None:
     replacement.__set_name__(arguments, "_setup_devices")
     arguments._setup_devices = replacement
 
-
-def _transformers_import_utils(module: Any) -> None:
-    # TrainingArguments(bf16=True) is refused on a device that the list does not have.
-    chosen: Callable[[], bool] = module.is_torch_bf16_gpu_available
-
-    @functools.wraps(chosen)
-    def is_torch_bf16_gpu_available() -> bool:
-        return chosen() or _is_the_accelerator()
-
-    module.is_torch_bf16_gpu_available = is_torch_bf16_gpu_available
+    # bf16=True is refused on a device that is not on the list. Replaced where it is asked: other
+    # modules may hold the function from before torch was imported.
+    supported: Callable[[], bool] = module.is_torch_bf16_gpu_available
+    module.is_torch_bf16_gpu_available = lambda: supported() or _is_the_accelerator()
 
 
 def _transformers_pipelines(module: Any) -> None:
@@ -108,7 +99,6 @@ def _is_the_accelerator() -> bool:
 _PATCHES: dict[str, Callable[[Any], None]] = {
     "safetensors": _safetensors,
     "accelerate.state": _accelerate_state,
-    "transformers.utils.import_utils": _transformers_import_utils,
     "transformers.training_args": _transformers_training_args,
     "transformers.pipelines.base": _transformers_pipelines,
     "lightning.pytorch.trainer.connectors.accelerator_connector": _lightning,
@@ -126,11 +116,32 @@ def _try(patch: Callable[[Any], None], module: ModuleType) -> None:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds the modules of the table where Python finds them, and has them patched."""
+    """Finds the modules of the table where Python finds them, and has them patched.
+
+    A module may be in the middle of its own import when loom is registered: it was the first to
+    import torch. It is patched when something else is imported after it.
+    """
+
+    def __init__(self, imported: list[str]) -> None:
+        self._imported = imported
+        self._patch_finished()
+
+    def _patch_finished(self) -> None:
+        waiting, self._imported = self._imported, []
+        for name in waiting:
+            module = sys.modules.get(name)
+            if module is None:
+                continue
+            if getattr(module.__spec__, "_initializing", False):
+                self._imported.append(name)
+            else:
+                _try(_PATCHES[name], module)
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
+        if self._imported:
+            self._patch_finished()
         patch = _PATCHES.get(fullname)
         if patch is None:
             return None

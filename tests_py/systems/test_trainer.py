@@ -102,7 +102,19 @@ def test_arguments_choose_loom():
     arguments = transformers.TrainingArguments("unused", report_to=[])
     assert arguments.device == torch.device("loom", 0)
     assert arguments.n_gpu == 0
-    assert transformers.utils.is_torch_bf16_gpu_available()
+
+
+@pytest.mark.parametrize(
+    "names", ["Trainer, TrainingArguments", "TrainingArguments, Trainer"], ids=["a", "b"]
+)
+def test_torch_need_not_be_imported_first(names, check, tmp_path):
+    done = check(
+        f"""
+        from transformers import {names}
+        print(TrainingArguments({str(tmp_path)!r}, bf16=True, report_to=[]).device)
+        """
+    )
+    assert done.out.split() == ["loom:0"]
 
 
 @pytest.mark.parametrize("name", ["cpu", "loom:1"])
