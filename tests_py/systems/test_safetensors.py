@@ -37,11 +37,17 @@ def test_files_load_to_any_device(tensors, file, device, expected):
         assert torch.equal(tensor.cpu(), tensors[name].cpu())
 
 
-@pytest.mark.limit("safetensors: device='loom'. Its list of names is closed; device=0 works")
-@pytest.mark.parametrize("name", ["loom", "loom:1"])
-def test_the_device_has_no_name(file, name):
-    with pytest.raises(SafetensorError, match=f"device {name} is invalid"):
-        load_file(file, device=name)
+@pytest.mark.parametrize("name", ["loom", "loom:1", torch.device("loom", 1)], ids=str)
+def test_the_device_is_named(file, tensors, name):
+    loaded = load_file(file, device=name)
+    assert {tensor.device.type for tensor in loaded.values()} == {"loom"}
+    assert all(tensor.get_device() == (torch.device(name).index or 0) for tensor in loaded.values())
+    assert all(torch.equal(loaded[key].cpu(), value.cpu()) for key, value in tensors.items())
+
+
+def test_a_device_that_does_not_exist_is_refused(file):
+    with pytest.raises(RuntimeError, match="loom"):
+        load_file(file, device="loom:7")
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

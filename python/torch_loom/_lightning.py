@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Lightning's accelerator for loom. Imported once Lightning is there, never before.
+
+Lightning has a registry of accelerators, so ``accelerator="loom"`` needs no patch. But it takes the
+cpu for the device of any accelerator that it does not know, cuda for the one of autocast, and does
+not ask the registry for ``accelerator="auto"``.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from lightning.fabric import connector as fabric_connector
+from lightning.fabric.accelerators import ACCELERATOR_REGISTRY
+from lightning.fabric.plugins import MixedPrecision as FabricMixedPrecision
+from lightning.fabric.strategies.single_device import SingleDeviceStrategy as FabricSingleDevice
+from lightning.pytorch.accelerators import Accelerator, AcceleratorRegistry
+from lightning.pytorch.plugins import MixedPrecision
+from lightning.pytorch.strategies import SingleDeviceStrategy
+
+__all__ = ["LoomAccelerator", "register"]
+
+
+class LoomAccelerator(Accelerator):
+    """The loom device in Lightning's trainers."""
+
+    def setup_device(self, device: torch.device) -> None:
+        """Make the device the current one."""
+        torch.accelerator.set_device_index(device)
+
+    def teardown(self) -> None:
+        """Give unused memory back."""
+        torch.accelerator.empty_cache()
+
+    @staticmethod
+    def parse_devices(devices: int | str | list[int]) -> list[int]:
+        """Indices of devices: of a number of them, of a list, or of text such as "0,1"."""
+        count = torch.accelerator.device_count()
+        if isinstance(devices, str) and "," in devices:
+            devices = [int(index) for index in devices.split(",") if index.strip()]
+        if not isinstance(devices, list):
+            number = int(devices)
+            devices = list(range(count if number == -1 else number))
+        if not devices or not all(0 <= index < count for index in devices):
+            raise ValueError(f"devices: expected some of the {count} loom devices, got {devices}")
+        return devices
+
+    @staticmethod
+    def get_parallel_devices(devices: list[int]) -> list[torch.device]:
+        """The devices with these indices."""
+        return [torch.device("loom", index) for index in devices]
+
+    @staticmethod
+    def auto_device_count() -> int:
+        """One: several devices of one host are a wish, not a default."""
+        return 1
+
+    @staticmethod
+    def is_available() -> bool:
+        """Whether loom is torch's accelerator."""
+        accelerator = torch.accelerator.current_accelerator(check_available=True)
+        return accelerator is not None and accelerator.type == "loom"
+
+    @staticmethod
+    def name() -> str:
+        """The name in the registry."""
+        return "loom"
+
+    def get_device_stats(self, device: torch.device | str | int) -> dict[str, Any]:
+        """Memory statistics, for the callback DeviceStatsMonitor."""
+        statistics: dict[str, Any] = torch.accelerator.memory_stats(device)
+        return statistics
+
+
+def register(connector: Any) -> None:
+    """Put loom into the registries of the Trainer and of Fabric, and into their choices."""
+    for registry in (AcceleratorRegistry, ACCELERATOR_REGISTRY):
+        registry.register("loom", LoomAccelerator, description="the host's cores", override=True)
+    _patch(connector._AcceleratorConnector, SingleDeviceStrategy, MixedPrecision)
+    _patch(fabric_connector._Connector, FabricSingleDevice, FabricMixedPrecision)
+
+
+def _patch(connector: Any, single_device: Any, mixed_precision: Any) -> None:
+    auto: Callable[[], str] = connector._choose_auto_accelerator
+    strategy: Callable[[Any], Any] = connector._choose_strategy
+    precision: Callable[[Any], Any] = connector._check_and_init_precision
+
+    def _choose_auto_accelerator() -> str:
+        chosen = auto()
+        return "loom" if chosen == "cpu" and LoomAccelerator.is_available() else chosen
+
+    def _choose_strategy(self: Any) -> Any:
+        chosen = strategy(self)
+        devices = self._parallel_devices
+        if isinstance(chosen, single_device) and devices and devices[0].type == "loom":
+            return single_device(device=devices[0])
+        return chosen
+
+    def _check_and_init_precision(self: Any) -> Any:
+        flag = getattr(self, "_precision_flag", None) or getattr(self, "_precision_input", None)
+        mixed = flag in ("16-mixed", "bf16-mixed")  # not so where the user gave a plug-in
+        if mixed and self.strategy.root_device.type == "loom":
+            return mixed_precision(flag, "loom")
+        return precision(self)
+
+    connector._choose_auto_accelerator = staticmethod(_choose_auto_accelerator)
+    connector._choose_strategy = _choose_strategy
+    connector._check_and_init_precision = _check_and_init_precision
