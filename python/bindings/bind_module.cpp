@@ -12,4 +12,5 @@ PYBIND11_MODULE(_C, module) {
   loom::python::bind_random(module);
   loom::python::bind_exit(module);
   loom::python::bind_fallback(module);
+  loom::python::bind_host_view(module);
 }

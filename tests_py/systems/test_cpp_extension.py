@@ -24,8 +24,10 @@ OPERATORS = """
 #include <ATen/ops/add.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/mul.h>
+#include <torch/custom_class.h>
 #include <torch/library.h>
 #include <atomic>
+#include <vector>
 
 namespace {
 
@@ -55,9 +57,31 @@ at::Tensor square_on_cpu(const at::Tensor& x) {
   return result;
 }
 
+// A class for TorchScript that holds tensors of any device.
+struct TensorStack : torch::CustomClassHolder {
+  explicit TensorStack(std::vector<at::Tensor> given) : items(std::move(given)) {}
+  void push(const at::Tensor& item) { items.push_back(item); }
+  at::Tensor pop() {
+    TORCH_CHECK_INDEX(!items.empty(), "TensorStack: pop from an empty stack");
+    at::Tensor item = items.back();
+    items.pop_back();
+    return item;
+  }
+  std::vector<at::Tensor> items;
+};
+
 }  // namespace
 
 TORCH_LIBRARY(NAMESPACE, m) {
+  m.class_<TensorStack>("TensorStack")
+      .def(torch::init<std::vector<at::Tensor>>())
+      .def("push", [](const c10::intrusive_ptr<TensorStack>& s, at::Tensor x) { s->push(x); })
+      .def("pop", [](const c10::intrusive_ptr<TensorStack>& s) { return s->pop(); })
+      .def_pickle(
+          [](const c10::intrusive_ptr<TensorStack>& s) { return s->items; },
+          [](std::vector<at::Tensor> items) {
+            return c10::make_intrusive<TensorStack>(std::move(items));
+          });
   m.def("muladd(Tensor a, Tensor b, float c) -> Tensor", &muladd);
   m.def("loom_calls() -> int", []() -> int64_t { return loom_calls; });
   m.def("twice(Tensor x) -> Tensor");
@@ -142,6 +166,29 @@ def test_a_kernel_for_the_cpu_serves_loom_through_the_fallback(inline):
     assert torch.loom.fallbacks()["inline_operators::square"].count == 1
     with pytest.raises(RuntimeError, match="square: expected float"):
         inline.square(x.long())
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+def test_a_class_of_an_extension_holds_loom_tensors_in_torchscript(inline, tmp_path):
+    stack_of = torch.classes.inline_operators.TensorStack
+
+    class Doubler(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.stack = stack_of([torch.ones(2, device="loom")])
+
+        def forward(self, x):
+            self.stack.push(torch.ops.inline_operators.twice(x))
+            return self.stack.pop() + self.stack.pop()
+
+    path = str(tmp_path / "doubler.pt")
+    torch.jit.script(Doubler()).save(path)
+    loaded = torch.jit.load(path)
+    result = loaded(torch.arange(2.0, device="loom"))
+    assert result.is_loom
+    assert result.tolist() == [1, 3]
+    with pytest.raises(RuntimeError, match="pop from an empty stack"):
+        loaded(torch.ones(2, device="loom"))
 
 
 def test_extensions_may_be_built_ahead_of_time(tmp_path):

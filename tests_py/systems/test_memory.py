@@ -203,26 +203,6 @@ def test_history_refuses_nonsense(argument):
         torch.loom.memory._record_memory_history(**{argument: "nonsense"})
 
 
-def test_names_stand_in_snapshots_and_are_saved(tmp_path):
-    x = torch.empty(MB, dtype=torch.uint8, device="loom")
-    assert torch.loom.memory.allocation_name(x) == ""
-    torch.loom.memory.set_allocation_name(x, "weights")
-    assert torch.loom.memory.allocation_name(x[10:]) == "weights"
-    (block,) = blocks_of(torch.loom.memory_snapshot(), x)
-    assert block["name"] == "weights"
-    torch.save(x, tmp_path / "x.pt")
-    assert torch.loom.memory.allocation_name(torch.load(tmp_path / "x.pt")) == "weights"
-    torch.loom.memory.set_allocation_name(x, "")
-    assert torch.loom.memory.allocation_name(x) == ""
-
-
-def test_names_are_for_loom_tensors():
-    with pytest.raises(RuntimeError, match="loom"):
-        torch.loom.memory.set_allocation_name(torch.empty(1), "x")
-    with pytest.raises(ValueError, match="256"):
-        torch.loom.memory.set_allocation_name(torch.empty(1, device="loom"), "x" * 257)
-
-
 def test_pinned_memory_is_counted(check):
     check(
         """

@@ -200,40 +200,6 @@ def test_sparse_tensors_survive():
     assert torch.equal(y.to_dense().cpu(), torch.eye(3))
 
 
-# Names of allocations are what loom adds to a file.
-
-
-def test_names_of_allocations_are_saved(x):
-    torch.loom.memory.set_allocation_name(x, "weights")
-    y = reload({"x": x}, weights_only=True)["x"]
-    assert torch.loom.memory.allocation_name(y) == "weights"
-    assert not reload(x, map_location="cpu").is_loom
-
-
-def with_metadata(x, metadata):
-    torch.loom.memory.set_allocation_name(x, "weights")
-    rebuild, arguments = x.__reduce_ex__(2)
-    assert arguments[-1] == {"loom.allocation_name:weights": True}
-    return rebuild(*arguments[:-1], metadata)
-
-
-@pytest.mark.parametrize(
-    ("metadata", "message"),
-    [
-        ({"something": True}, "entry of another kind"),
-        ({"loom.allocation_name:a": False}, "entry of another kind"),
-        ({"loom.allocation_name:a": True, "loom.allocation_name:b": True}, "at most one"),
-        ({"loom.allocation_name:" + 300 * "a": True}, "at most 256 bytes"),
-        ({"loom.allocation_name:\n": True}, "control characters"),
-    ],
-    ids=["unknown", "false", "two", "long", "control"],
-)
-def test_metadata_of_damaged_files_is_refused(x, metadata, message):
-    with pytest.raises(ValueError, match=message):
-        with_metadata(x, metadata)
-    assert torch.equal(with_metadata(x, {"loom.allocation_name:a": True}).cpu(), x.cpu())
-
-
 @pytest.mark.parametrize("share", [0.2, 0.6, 0.99])
 @pytest.mark.parametrize("form", ["zip", "old"])
 def test_truncated_files_are_refused(share, form, tmp_path):

@@ -20,6 +20,7 @@
 #include <exception>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace loom {
 namespace {
@@ -99,6 +100,26 @@ void delete_device_memory(void* address) noexcept {
   memory->free(address);
 }
 
+/// "weights (8.00 MiB), ...": the largest of the allocations that the user has named, or nothing.
+std::string describe_named(CachingAllocator& memory) {
+  constexpr std::size_t kMost = 5;
+  std::vector<BlockSnapshot> named;
+  for (SegmentSnapshot& segment : memory.snapshot()) {
+    for (BlockSnapshot& block : segment.blocks) {
+      if (block.allocated && !block.name.empty()) named.push_back(std::move(block));
+    }
+  }
+  if (named.empty()) return {};
+  std::sort(named.begin(), named.end(), [](const BlockSnapshot& a, const BlockSnapshot& b) {
+    return a.size != b.size ? a.size > b.size : a.name < b.name;
+  });
+  std::string text = " The largest named allocations: ";
+  for (std::size_t i = 0; i < std::min(kMost, named.size()); ++i) {
+    text += (i == 0 ? "" : ", ") + named[i].name + " (" + format_size(named[i].size) + ")";
+  }
+  return text + ".";
+}
+
 [[noreturn]] void throw_out_of_memory(CachingAllocator& memory, std::size_t bytes,
                                       c10::DeviceIndex index) {
   const MemoryStats stats = memory.stats();
@@ -121,7 +142,8 @@ void delete_device_memory(void* address) noexcept {
       format_size(reserved - std::min(allocated, reserved)),
       " is reserved by PyTorch but unallocated. If reserved but unallocated memory is large, try "
       "torch.loom.empty_cache() or PYTORCH_ALLOC_CONF=max_split_size_mb:128. The capacity is set "
-      "by LOOM_MEMORY_LIMIT, e.g. LOOM_MEMORY_LIMIT=8G.");
+      "by LOOM_MEMORY_LIMIT, e.g. LOOM_MEMORY_LIMIT=8G.",
+      describe_named(memory));
 }
 
 }  // namespace

@@ -130,6 +130,10 @@ void Device::synchronize() {
   if (first != nullptr) std::rethrow_exception(std::move(first));
 }
 
+void Device::drain() {
+  state_->for_each_queue([](Queue& queue) { queue.timeline().wait(queue.submitted()); });
+}
+
 bool Device::idle() const noexcept {
   bool idle = true;
   state_->for_each_queue([&](const Queue& queue) { idle = idle && queue.idle(); });

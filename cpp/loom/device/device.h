@@ -42,6 +42,8 @@ class LOOM_API Device {
 
   /// Waits for all queues. Throws: the first error found, after all queues have been waited for.
   void synchronize();
+  /// Waits for all queues, and leaves their errors to who synchronises with them.
+  void drain();
   [[nodiscard]] bool idle() const noexcept;
 
  private:

@@ -101,7 +101,7 @@ void forward_kernel(const at::Tensor& output, const at::Tensor& log_sum, const a
 
 /// As the queries in layout, with elements as many as the values have.
 at::Tensor output_like(const at::Tensor& query, std::int64_t elements) {
-  if (elements == query.size(3)) return empty_like(query);
+  if (elements == query.size(3)) return ops::empty_like(query);
   std::array<std::int64_t, 4> order{0, 1, 2, 3};
   std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
     return query.stride(a) > query.stride(b);
@@ -161,9 +161,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> attention_backward(
     std::optional<double> scale) {
   if (!grad.defined()) return {};
   const auto swap = [](const at::Tensor& tensor) { return tensor.transpose(1, 2); };
-  const at::Tensor to_query = empty_like(query);
-  const at::Tensor to_key = empty_like(key);
-  const at::Tensor to_value = empty_like(value);
+  const at::Tensor to_query = ops::empty_like(query);
+  const at::Tensor to_key = ops::empty_like(key);
+  const at::Tensor to_value = ops::empty_like(value);
   Along split = cut<9>(query, key, mask, {2, 2, 2, 2, 2, 2, 2, 2, 2});
   split.cost *= 2.5;
   launch("_scaled_dot_product_fused_attention_overrideable_backward", split, backward_kernel,

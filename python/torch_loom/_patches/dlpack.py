@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """DLPack: devices, the order of streams, and views for the host."""
 
-import ctypes
 import functools
-import os
 from collections.abc import Callable
 from enum import IntEnum
 from typing import Any
@@ -11,28 +9,14 @@ from typing import Any
 import torch
 from torch.overrides import has_torch_function_unary
 
+from .. import _C
+from .._utils import _get_device_index
+
 
 def apply() -> None:
     """Teach ``Tensor.__dlpack__`` and ``torch.from_dlpack`` about loom tensors."""
     _patch_dlpack()
     _patch_from_dlpack()
-
-
-def _memory_is_unified() -> bool:
-    # The library has checked the value: there is a loom tensor.
-    return (os.environ.get("LOOM_MEMORY") or "unified") == "unified"
-
-
-def _host_view(tensor: torch.Tensor) -> torch.Tensor:
-    # A cpu tensor over a loom tensor's memory, which it keeps alive. Requires unified memory.
-    storage = tensor.untyped_storage()
-    if storage.nbytes() == 0:
-        return torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype)
-    memory: Any = (ctypes.c_char * storage.nbytes()).from_address(storage.data_ptr())
-    memory.owner = tensor.detach()
-    alias = torch.frombuffer(memory, dtype=torch.uint8).untyped_storage()
-    empty = torch.empty(0, dtype=tensor.dtype)
-    return empty.set_(alias, tensor.storage_offset(), tensor.size(), tensor.stride())
 
 
 def _order_before(consumer: int | None, device: torch.device) -> None:
@@ -76,9 +60,8 @@ def _patch_dlpack() -> None:
             return export(self, stream=stream, **arguments)
         if dl_device is None or dl_device[0] != DLDeviceType.kDLCPU:
             _order_before(stream, self.device)
-        elif not copy and not self.is_neg() and _memory_is_unified():
-            torch.accelerator.current_stream(self.device).synchronize()  # cpu code does not wait
-            return export(_host_view(self), max_version=max_version)
+        elif not copy and not self.is_neg() and _C._memory_is_unified():
+            return export(_C._view_on_host(self), max_version=max_version)  # which waits
         return export(self, **arguments)
 
     torch.Tensor.__dlpack_device__ = __dlpack_device__  # type: ignore[method-assign]
@@ -87,8 +70,8 @@ def _patch_dlpack() -> None:
 
 def _patch_from_dlpack() -> None:
     # torch.from_dlpack does not ask a producer for memory of another device, and so refuses
-    # copy=False between loom and cpu. Without copy=False it copies, which stays as it is: programs
-    # written for cuda count on it.
+    # copy=False between loom and cpu, whose memory may be the same. Without copy=False it copies,
+    # which stays as it is: programs written for cuda count on it.
     from torch.utils import dlpack
 
     original: Callable[..., torch.Tensor] = dlpack.from_dlpack
@@ -100,12 +83,21 @@ def _patch_from_dlpack() -> None:
         device: torch.device | str | None = None,
         copy: bool | None = None,
     ) -> torch.Tensor:
-        from_loom = isinstance(ext_tensor, torch.Tensor) and ext_tensor.device.type == "loom"
-        if not (from_loom and copy is False and torch.device(device or "loom").type == "cpu"):
+        if copy is not False or device is None:
             return original(ext_tensor, device=device, copy=copy)
-        target = torch._C._torchDeviceToDLDevice(torch.device("cpu"))
-        capsule = ext_tensor.__dlpack__(max_version=(1, 0), dl_device=target, copy=False)
-        return torch._C._from_dlpack(capsule)
+        target = torch.device(device)
+        origin = ext_tensor.device.type if isinstance(ext_tensor, torch.Tensor) else None
+        if origin == "loom" and target.type == "cpu":
+            capsule = ext_tensor.__dlpack__(
+                max_version=(1, 0), dl_device=torch._C._torchDeviceToDLDevice(target), copy=False
+            )
+            return torch._C._from_dlpack(capsule)
+        if origin != "loom" and target.type == "loom" and _C._memory_is_unified():
+            source = original(ext_tensor, copy=copy)  # checks what DLPack can say
+            if source.device.type == "cpu":
+                index = _get_device_index(target, optional=True)
+                return _C._view_on_device(source, torch.device("loom", index))
+        return original(ext_tensor, device=device, copy=copy)
 
     for module in (torch, dlpack):
         module.from_dlpack = from_dlpack  # type: ignore[attr-defined]
