@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/host_view.h"
 
+#include "loom/backend/device_state.h"
 #include "loom/backend/stream.h"
 #include "loom/base/options.h"
 #include "loom/device/device.h"
