@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What a queue costs: submitting a command, waking its worker, waiting for it, events.
 #include "loom/base/futex.h"
+#include "loom/device/command_trace.h"
 #include "loom/device/cores.h"
 #include "loom/device/event.h"
 #include "loom/device/queue.h"
@@ -55,6 +56,24 @@ void submit_empty_command(benchmark::State& state) {
 }
 BENCHMARK(submit_empty_command<1>)->UseManualTime()->Iterations(1000);
 BENCHMARK(submit_empty_command<200>)->UseManualTime()->Iterations(1000);
+
+/// As above while a profile is taken.
+void submit_traced_command(benchmark::State& state) {
+  OneQueue one;
+  std::vector<std::int64_t> samples;
+  for (auto _ : state) {
+    CommandTrace::instance().start();
+    one.queue.submit("warm", [] {});
+    const std::int64_t start = now_ns();
+    for (int i = 0; i < kBatch; ++i) one.queue.submit("empty", [] {});
+    const std::int64_t elapsed = now_ns() - start;
+    state.SetIterationTime(static_cast<double>(elapsed) * 1e-9 / kBatch);
+    samples.push_back(elapsed / kBatch);
+    benchmark::DoNotOptimize(CommandTrace::instance().stop().spans.size());
+  }
+  report_median(state, samples);
+}
+BENCHMARK(submit_traced_command)->UseManualTime()->Iterations(1000);
 
 /// From the call of submit() to the first instruction of the command.
 void start_latency(benchmark::State& state, std::chrono::microseconds idle_before) {

@@ -71,13 +71,16 @@ CommandTrace::Result CommandTrace::stop() {
     store = std::move(store_);
   }
   if (store == nullptr) return {};
-  // No record is taken any more. Those whose command is submitted are waited for, without the lock.
+  // No record is taken any more. Those whose command is submitted are waited for, without the lock,
+  // and without the wait wrapper: the caller may hold a lock of the profiler's, for which another
+  // thread may wait with the GIL that the wrapper would want back. Workers never need the GIL.
+  static const std::atomic<bool> never{false};
   Result result;
   result.dropped = store->dropped;
   result.spans.reserve(store->used);
   store->for_each([&](const CommandRecord& record) {
     if (!record.finished.load(std::memory_order_acquire) && !on_loom_thread()) {
-      record.queue->timeline().wait(record.queue->submitted());
+      record.queue->timeline().wait_unless(record.queue->submitted(), never);
     }
     if (record.finished.load(std::memory_order_acquire)) {
       result.spans.push_back(record.span);

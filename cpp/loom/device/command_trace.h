@@ -22,7 +22,8 @@ namespace loom {
 
 /// What a thread is doing when it launches, in the numbers of whoever traces; 0 = nothing known.
 struct LaunchContext {
-  std::uint64_t session = 0;  ///< whose numbers these are: a thread may keep those of an earlier one
+  std::uint64_t session =
+      0;  ///< whose numbers these are: a thread may keep those of an earlier one
   std::uint64_t operation = 0;
   std::uint64_t annotation = 0;
 };
@@ -71,7 +72,7 @@ class LOOM_API CommandTrace {
   /// Ends the recording, waits for the commands that were recorded (not for their errors, which
   /// stay with their queues), and hands out what ran. Commands that another thread is submitting
   /// meanwhile, or that never run because the process exits, count as unfinished.
-  /// Called on a loom thread or in a forked child, it does not wait.
+  /// Called on a loom thread or in a forked child, it does not wait. Takes no wait wrapper (GIL).
   /// Requires: the queues that were recorded still exist.
   [[nodiscard]] Result stop();
 
