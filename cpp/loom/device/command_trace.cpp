@@ -102,7 +102,7 @@ CommandRecord* CommandTrace::begin(const char* name, const Queue& queue) noexcep
   try {
     record = store_->take();
   } catch (const std::bad_alloc&) {
-    // as a full store
+    record = nullptr;  // as a full store
   }
   if (record == nullptr) {
     ++store_->dropped;

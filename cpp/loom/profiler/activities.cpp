@@ -22,7 +22,7 @@ using libkineto::ITraceActivity;
 
 // Launches are numbered from here. PyTorch numbers its operators from 1 in the same space of 31
 // bits, and takes an activity without a link whose number is an operator's for that operator.
-constexpr std::int32_t kFirstLaunch = std::int32_t{1} << 30;
+constexpr std::int32_t kFirstLaunch = 0x4000'0000;
 
 Queue& find_queue(const QueueId& id) {
   Device& owner = device(id.device);

@@ -34,8 +34,9 @@ class ActivityProfiler final : public libkineto::IActivityProfiler {
              type == ActivityType::GPU_MEMSET || type == ActivityType::GPU_USER_ANNOTATION;
     });
     if (!of_device) return nullptr;
-    const auto bytes = static_cast<std::size_t>(
-        std::max(config.activitiesMaxGpuBufferSize(), std::int64_t{1} << 20));
+    constexpr std::int64_t kLeastBytes = 1'048'576;
+    const auto bytes =
+        static_cast<std::size_t>(std::max(config.activitiesMaxGpuBufferSize(), kLeastBytes));
     return std::make_unique<Session>(types, bytes / sizeof(CommandRecord));
   }
 

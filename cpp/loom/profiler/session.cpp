@@ -35,7 +35,7 @@ Session::~Session() {
   try {
     (void)CommandTrace::instance().stop();
   } catch (const std::exception&) {
-    // Nobody is left to be told; the trace is off.
+    recording_ = false;  // nobody is left to be told; the trace is off
   }
 }
 
