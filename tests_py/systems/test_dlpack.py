@@ -115,6 +115,7 @@ def test_the_device_is_an_extension_device(x):
 
 
 def test_the_memory_lives_as_long_as_its_last_user(x):
+    gc.collect()  # what earlier tests left behind
     before = torch.loom.memory_allocated(1)
     source = torch.full((1 << 16,), 3.0, device="loom:1")
     result = torch.from_dlpack(source)
@@ -126,6 +127,7 @@ def test_the_memory_lives_as_long_as_its_last_user(x):
 
 
 def test_a_capsule_that_nobody_takes_gives_its_memory_back():
+    gc.collect()  # what earlier tests left behind
     before = torch.loom.memory_allocated(0)
     capsule = torch.ones(1 << 16, device="loom:0").__dlpack__()
     assert torch.loom.memory_allocated(0) > before
@@ -207,6 +209,7 @@ def test_a_view_for_the_host_is_one(x):
 
 @in_unified_memory
 def test_a_view_for_the_host_keeps_the_memory():
+    gc.collect()  # what earlier tests left behind
     before = torch.loom.memory_allocated(0)
     y = torch.from_dlpack(torch.full((1 << 16,), 3.0, device="loom:0"), device="cpu", copy=False)
     z = torch.full((1 << 16,), 5.0, device="loom:0")
