@@ -2,8 +2,9 @@
 """Libraries that choose among devices by name, and are told of loom as they are imported.
 
 ``torch.accelerator`` says which device there is, but these libraries go through lists of their own
-and end at the cpu. Each patch changes that end only: what the user asks for, and every other
-accelerator, comes first. A program that imports none of them pays nothing.
+and end at the cpu. Each patch changes that end only: what the user asks for comes first, and a
+program in which loom is not torch's accelerator goes its usual way. A program that imports none of
+them pays nothing.
 """
 
 import functools

@@ -4,7 +4,6 @@
 A file that is opened for loom is opened for the cpu, and each tensor goes on to its device.
 """
 
-import functools
 from typing import Any
 
 import torch
@@ -16,12 +15,20 @@ def register(module: Any) -> None:
     """Let ``safetensors.safe_open`` take loom devices."""
     original = module.safe_open
 
-    @functools.wraps(original, updated=())
-    def safe_open(filename: Any, framework: str, device: Any = "cpu", **options: Any) -> Any:
-        if str(device).partition(":")[0] != "loom":
-            return original(filename, framework, device, **options)
-        return _OnDevice(original(filename, framework, "cpu", **options), torch.device(device))
+    class EitherKind(type):
+        def __instancecheck__(cls, instance: object) -> bool:
+            return isinstance(instance, (original, _OnDevice))
 
+    class safe_open(metaclass=EitherKind):  # noqa: N801
+        __doc__ = original.__doc__
+
+        def __new__(cls, filename: Any, framework: str, device: Any = "cpu", **options: Any) -> Any:
+            if str(device).partition(":")[0] != "loom":
+                return original(filename, framework, device, **options)
+            return _OnDevice(original(filename, framework, "cpu", **options), torch.device(device))
+
+    safe_open.__module__ = original.__module__
+    safe_open.__qualname__ = original.__qualname__
     module.safe_open = safe_open
 
 

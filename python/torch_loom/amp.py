@@ -18,7 +18,11 @@ __all__ = [
 # Host processors that have instructions for 16 bit floats at all have them for bfloat16; products
 # of float16 are emulated, some hundred times slower.
 DEFAULT_AUTOCAST_DTYPE = torch.bfloat16
-"""The dtype of ``torch.autocast("loom")`` where none is given: the fast one on host processors."""
+"""The dtype of ``torch.autocast("loom")`` where none is given: the fast one on host processors.
+
+For float16 instead, call :func:`set_autocast_dtype` (``torch.set_autocast_dtype`` in a new thread
+cannot be told from PyTorch's own default there), or name the dtype.
+"""
 
 _thread = threading.local()
 

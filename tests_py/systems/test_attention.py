@@ -274,3 +274,22 @@ def test_flex_attention_under_autocast(dtype):
         result = flex_attention(*(t.to(LOOM) for t in tensors))
     assert result.dtype == dtype
     torch.testing.assert_close(result.float().cpu(), attend(*tensors), rtol=4e-2, atol=4e-2)
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")  # on the cpu
+def test_vmap_over_masks():
+    q, masks = torch.randn(2, 2, 5, 8), torch.randn(3, 2, 2, 5, 5)
+    mine, expected = (
+        torch.func.vmap(attend, in_dims=(None, None, None, 0))(
+            *[q.to(device)] * 3, masks.to(device)
+        )
+        for device in (LOOM, "cpu")
+    )
+    torch.testing.assert_close(mine.cpu(), expected)
+
+
+def test_elements_of_other_numbers_are_refused_at_the_call():
+    q = torch.randn(2, 2, 5, 8, device=LOOM)
+    with sdpa_kernel([SDPBackend.OVERRIDEABLE]), pytest.raises(RuntimeError):
+        attend(q, q[..., :6], q)
+    torch.loom.synchronize()

@@ -128,6 +128,79 @@ def test_a_class_out_of_bounds_is_an_index_error_and_the_device_works_on():
     assert cross_entropy(logits.to("loom"), target.clamp(max=2).to("loom")).isfinite()
 
 
+@pytest.mark.parametrize("label", [-9, 3, 3_000_000_000_000])
+def test_backward_of_a_class_out_of_bounds_writes_nowhere(label):
+    neighbours = [torch.zeros(512, device="loom") for _ in range(16)]
+    x = torch.zeros(4, 3, device="loom", requires_grad=True)
+    target = torch.tensor([0, 1, 2, label], device="loom")
+    cross_entropy(x, target).backward()
+    with pytest.raises(IndexError, match="out of bounds"):
+        torch.loom.synchronize()
+    assert all(tensor.eq(0).all().item() for tensor in neighbours)
+
+
+def test_a_loss_of_nothing_has_no_gradient_even_to_be_differentiated():
+    ignored = torch.full((3,), -100)
+    for device in ("loom", "cpu"):
+        x = torch.randn(3, 4).to(device).requires_grad_()
+        loss = cross_entropy(x, ignored.to(device))
+        (gradient,) = torch.autograd.grad(loss, x, create_graph=True)
+        assert loss.isnan()
+        assert gradient.eq(0).all()
+
+
+def test_classes_of_python_see_the_operators_of_the_composite():
+    seen = []
+
+    class Watched(torch.Tensor):
+        @classmethod
+        def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+            seen.append(function.name())
+            plain = torch.utils._pytree.tree_map_only(Watched, lambda t: t.inner, args)
+            return function(*plain, **(kwargs or {}))
+
+    def watched(tensor):
+        result = torch.Tensor._make_wrapper_subclass(
+            Watched, tensor.size(), dtype=tensor.dtype, device=tensor.device
+        )
+        result.inner = tensor
+        return result
+
+    logits, target = sample(6, 5)
+    loss = cross_entropy(watched(logits.to("loom")), watched(target.to("loom")))
+    assert [name.partition("::")[0] for name in seen] == ["aten"] * len(seen)
+    torch.testing.assert_close(loss.cpu(), cross_entropy(logits, target))
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+def test_compiled_autograd_takes_the_node():
+    from torch._dynamo import compiled_autograd
+
+    logits, target = sample(6, 5)
+    x = logits.to("loom").requires_grad_()
+    loss = cross_entropy(x, target.to("loom"))
+    with compiled_autograd._enable(lambda graph: graph):
+        loss.backward()
+    _, gradient = loss_and_gradient(logits, target, "cpu")
+    torch.testing.assert_close(x.grad.cpu(), gradient)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (torch.zeros(9, 4), torch.zeros(1, dtype=torch.int64)),
+        (torch.zeros(2, 4), torch.zeros(2, dtype=torch.int32)),
+        (torch.zeros(2, 4, dtype=torch.int64), torch.zeros(2, dtype=torch.int64)),
+        (torch.zeros(8), torch.zeros(8, dtype=torch.int64)),
+    ],
+    ids=["rows", "class dtype", "logit dtype", "dimensions"],
+)
+def test_arguments_of_the_operators_are_checked_at_the_call(arguments):
+    for device in ("loom", "meta"):
+        with pytest.raises(RuntimeError, match="cross_entropy: expected"):
+            torch.ops.loom.cross_entropy(*(a.to(device) for a in arguments), 1, -100, False)
+
+
 def test_transforms_of_torch_func_see_the_composite():
     logits, target = sample(6, 5)
     x, y = logits.to("loom"), target.to("loom")

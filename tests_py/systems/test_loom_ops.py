@@ -159,6 +159,38 @@ def test_a_batch_of_scalars_promotes_as_a_scalar():
     torch.testing.assert_close(result, scalars.float().unsqueeze(1) + row)
 
 
+@pytest.mark.parametrize("batched_first", [True, False])
+def test_a_batch_of_scalars_with_a_scalar_promotes_as_two_scalars(batched_first):
+    batch, scalar = random(3), torch.tensor(1.0, dtype=torch.float64, device="loom")
+
+    def add(a):
+        return OPS.myadd(a, scalar) if batched_first else OPS.myadd(scalar, a)
+
+    result = vmap(add)(batch)
+    assert result.dtype == torch.float64
+    torch.testing.assert_close(result, batch.double() + 1)
+
+
+@pytest.mark.parametrize("op", [OPS.myadd, OPS.mymatmul])
+def test_meta_tensors_do_not_mix_with_others(op):
+    real, meta = random(3, 3), torch.empty(3, 3, device="meta")
+    assert op(meta, meta).is_meta
+    for device in ("cpu", "loom"):
+        for operands in ((real.to(device), meta), (meta, real.to(device))):
+            with pytest.raises((RuntimeError, NotImplementedError), match=r"device|meta"):
+                op(*operands)
+
+
+def test_an_operand_is_kept_only_for_the_other_ones_gradient():
+    weight = random(64, 64, requires_grad=True)
+    before = torch.loom.memory_allocated()
+    result = OPS.mymatmul(weight, random(64, 64))  # only the constant is needed again
+    kept = torch.loom.memory_allocated() - before
+    result2 = OPS.mymatmul(random(64, 64), random(64, 64))
+    assert kept == 2 * result.nbytes
+    assert torch.loom.memory_allocated() - before - kept == result2.nbytes
+
+
 def test_per_sample_gradients_and_jacobians():
     weight, x = random(4, 2), random(5, 1, 4)
 

@@ -120,3 +120,11 @@ def test_damaged_files_are_refused(file):
 def test_a_device_that_does_not_exist_is_refused(file):
     with pytest.raises(RuntimeError, match="device index"):
         load_file(file, device=9)
+
+
+@pytest.mark.parametrize("device", ["cpu", "loom"])
+def test_open_files_are_of_the_class_that_opened_them(file, device):
+    with safe_open(file, "pt", device=device) as opened:
+        assert isinstance(opened, safe_open)
+    assert isinstance(safe_open, type)
+    assert not isinstance(file, safe_open)

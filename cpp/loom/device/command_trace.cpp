@@ -55,6 +55,7 @@ void CommandTrace::retire(std::unique_ptr<Store> store) {
 }
 
 void CommandTrace::start(std::size_t capacity) {
+  if (in_bad_fork()) return;  // as in stop()
   auto store = std::make_unique<Store>(capacity);
   MutexLock lock(mutex_);
   retire(std::exchange(store_, std::move(store)));
@@ -83,6 +84,7 @@ CommandTrace::Result CommandTrace::stop() {
       record.queue->timeline().wait_unless(record.queue->submitted(), never);
     }
     if (record.finished.load(std::memory_order_acquire)) {
+      if (record.span.name == nullptr) return;  // abandoned
       result.spans.push_back(record.span);
       result.spans.back().launch_end_ns = record.launch_end_ns.load(std::memory_order_acquire);
     } else {
@@ -136,6 +138,11 @@ void note_start(CommandRecord& record, const Command& command) noexcept {
     (access.writes ? record.span.bytes_written : record.span.bytes_read) += access.bytes;
   }
   record.span.started_ns = now_ns();
+}
+
+void note_abandoned(CommandRecord& record) noexcept {
+  record.span.name = nullptr;
+  record.finished.store(true, std::memory_order_release);
 }
 
 void note_end(CommandRecord& record) noexcept {

@@ -109,6 +109,8 @@ class LOOM_API CommandTrace {
 
 /// By the submitter, when it has published the command.
 void note_launched(CommandRecord& record) noexcept;
+/// By the submitter, when the command was not accepted: nobody else has the record.
+void note_abandoned(CommandRecord& record) noexcept;
 /// On the worker, around the command.
 void note_start(CommandRecord& record, const Command& command) noexcept;
 void note_end(CommandRecord& record) noexcept;

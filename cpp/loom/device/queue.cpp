@@ -72,6 +72,12 @@ CommandRecord* Queue::begin_launch(const char* name) const noexcept {
 
 void Queue::end_launch(CommandRecord& record) noexcept { note_launched(record); }
 
+void Queue::abandon_launch(CommandRecord* record) noexcept {
+  if (record == nullptr) return;
+  note_launched(*record);
+  note_abandoned(*record);
+}
+
 // The submitter is held without the lock, so that it holds up nobody but itself. Threads of loom
 // are never held: this queue might be waiting for theirs.
 void Queue::make_room() {

@@ -124,6 +124,7 @@ class LOOM_API Queue {
   [[nodiscard]] bool accepts_commands() const;
   [[nodiscard]] CommandRecord* begin_launch(const char* name) const noexcept;
   static void end_launch(CommandRecord& record) noexcept;
+  static void abandon_launch(CommandRecord* record) noexcept;
   void make_room();
   void start_worker() LOOM_REQUIRES(submit_mutex_);
   void wake_worker() noexcept;
@@ -190,10 +191,15 @@ std::uint64_t Queue::enqueue(const char* name, Callable&& callable) {
   std::uint64_t position;
   {
     MutexLock lock(submit_mutex_);
-    if (!started_) [[unlikely]] {
-      start_worker();
+    try {
+      if (!started_) [[unlikely]] {
+        start_worker();
+      }
+      commands_.append(name, std::forward<Callable>(callable), record);
+    } catch (...) {
+      abandon_launch(record);
+      throw;
     }
-    commands_.append(name, std::forward<Callable>(callable), record);
     position = submitted_.load(std::memory_order_relaxed) + 1;
     submitted_.store(position, std::memory_order_seq_cst);
   }

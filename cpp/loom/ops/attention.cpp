@@ -42,6 +42,7 @@ bool fits(const sdp::sdp_params& params) {
   const auto holds = [&](const auto check) { return check(params, /*debug=*/false); };
   return std::all_of(kChecks.begin(), kChecks.end(), holds) &&
          sdp::check_tensor_dtype(params, kDtypes, /*debug=*/false) &&
+         TORCH_GUARD_OR_FALSE(params.query.sym_size(-1).sym_eq(params.key.sym_size(-1))) &&
          TORCH_GUARD_OR_FALSE(params.query.sym_size(-1).sym_eq(params.value.sym_size(-1)));
 }
 
@@ -60,6 +61,7 @@ std::int64_t choose(const at::Tensor& query, const at::Tensor& key, const at::Te
   for (const at::Tensor* tensor : {&query, &key, &value}) {
     if (tensor->key_set().has(c10::DispatchKey::FuncTorchBatched)) return math;
   }
+  if (mask && mask->key_set().has(c10::DispatchKey::FuncTorchBatched)) return math;
   // The one kernel answers to the name that it has on cpu, and to that of a backend like this.
   if (!context.userEnabledFlashSDP() && context.userEnabledOverrideableSDP() &&
       fits({query, key, value, mask, dropout, causal, grouped})) {
@@ -99,32 +101,20 @@ void forward_kernel(const at::Tensor& output, const at::Tensor& log_sum, const a
                                      optional(mask), scale);
 }
 
-/// As the queries in layout, with elements as many as the values have.
-at::Tensor output_like(const at::Tensor& query, std::int64_t elements) {
-  if (elements == query.size(3)) return ops::empty_like(query);
-  std::array<std::int64_t, 4> order{0, 1, 2, 3};
-  std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
-    return query.stride(a) > query.stride(b);
-  });
-  std::array<std::int64_t, 4> sizes{query.size(0), query.size(1), query.size(2), elements};
-  std::array<std::int64_t, 4> strides{};
-  std::int64_t stride = 1;
-  for (auto dim = order.rbegin(); dim != order.rend(); ++dim) {
-    strides[*dim] = stride;
-    stride *= sizes[*dim];
-  }
-  return empty_strided(sizes, strides, query.scalar_type(), query.device());
-}
-
 using Attention = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt,
                              c10::SymInt, at::Tensor, at::Tensor, at::Tensor>;
 
 Attention attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                     const OptionalTensor& mask, double dropout, bool causal, bool,
                     std::optional<double> scale) {
+  TORCH_CHECK(
+      query.size(3) == key.size(3) && query.size(3) == value.size(3),
+      "scaled_dot_product_attention: expected queries, keys and values with as many elements"
+      " each, got ",
+      query.size(3), ", ", key.size(3), " and ", value.size(3));
   // Results are laid out as PyTorch's meta function says; the kernels work on [batch, position,
   // head, element].
-  const at::Tensor output = output_like(query, value.size(3)).transpose(1, 2);
+  const at::Tensor output = ops::empty_like(query).transpose(1, 2);
   const at::Tensor log_sum = empty({query.size(0), query.size(1), query.size(2)},
                                    at::toOpMathType(query.scalar_type()), query.device());
   const auto split = cut<5>(query, key, mask, {2, 2, 1, 1, 1});

@@ -27,6 +27,37 @@ c10::ScalarType loss_dtype(const at::Tensor& self) {
   return self.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
 
+void check_logits(const at::Tensor& logits, const at::Tensor& target) {
+  TORCH_CHECK(logits.dim() == 2 && target.dim() == 1 &&
+                  logits.sym_size(0).sym_eq(target.sym_size(0)).guard_bool(__FILE__, __LINE__),
+              "cross_entropy: expected (N, C) logits and (N) classes, got ", logits.sym_sizes(),
+              " and ", target.sym_sizes());
+  TORCH_CHECK(logits.is_floating_point() && target.scalar_type() == at::kLong,
+              "cross_entropy: expected floating logits and int64 classes, got ",
+              logits.scalar_type(), " and ", target.scalar_type());
+}
+
+void check_gradient(const at::Tensor& grad, const at::Tensor& softmax, const at::Tensor& target,
+                    const at::Tensor& total, std::int64_t reduction) {
+  check_logits(softmax, target);
+  const bool reduces = reduction != at::Reduction::None;
+  TORCH_CHECK(
+      grad.dim() == (reduces ? 0 : 1) && total.dim() == 0 &&
+          (reduces || grad.sym_size(0).sym_eq(softmax.sym_size(0)).guard_bool(__FILE__, __LINE__)),
+      "cross_entropy_backward: expected a gradient of the loss's shape, got ", grad.sym_sizes());
+  TORCH_CHECK(softmax.scalar_type() == loss_dtype(softmax) &&
+                  grad.scalar_type() == softmax.scalar_type() &&
+                  total.scalar_type() == softmax.scalar_type(),
+              "cross_entropy_backward: expected the dtype of the loss throughout, got ",
+              grad.scalar_type(), ", ", softmax.scalar_type(), " and ", total.scalar_type());
+}
+
+// Checked in both kernels: the errors of the first are raised late, and the second runs all the
+// same.
+void check_class(std::int64_t chosen, std::int64_t classes) {
+  TORCH_CHECK_INDEX(chosen >= 0 && chosen < classes, "Target ", chosen, " is out of bounds.");
+}
+
 /// What the kernels share: the rows of a block, and which class each has.
 struct RowBlocks {
   std::int64_t rows, classes, block, ignore_index, reduction;
@@ -67,8 +98,7 @@ void row_losses(const RowBlocks& blocks, std::int64_t index, const at::Tensor& l
       losses[begin + i] = 0;
       continue;
     }
-    TORCH_CHECK_INDEX(chosen >= 0 && chosen < blocks.classes, "Target ", chosen,
-                      " is out of bounds.");
+    check_class(chosen, blocks.classes);
     losses[begin + i] = largest_logits.const_data_ptr<Scalar>()[i] - row[chosen] -
                         std::log(largest.const_data_ptr<Scalar>()[i]);
   }
@@ -124,6 +154,7 @@ void backward(Grid& grid, const TensorRef& result, const TensorRef& grad, const 
     at::cpu::mul_outf(from, scales, to);
     for (std::int64_t i = 0; i < length; ++i) {
       if (classes[begin + i] == blocks.ignore_index) continue;
+      check_class(classes[begin + i], blocks.classes);
       const std::int64_t chosen = i * blocks.classes + classes[begin + i];
       to.mutable_data_ptr<Result>()[chosen] =
           static_cast<Result>((from.const_data_ptr<Scalar>()[chosen] - 1) * scale[i]);
@@ -149,6 +180,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> cross_entropy_loom(const at::Tens
                                                                   std::int64_t reduction,
                                                                   std::int64_t ignore_index,
                                                                   bool keep_softmax) {
+  check_logits(self, target);
   const auto dtype = loss_dtype(self);
   const bool reduces = reduction != at::Reduction::None;
   const auto sizes = self.sizes();
@@ -167,6 +199,7 @@ at::Tensor cross_entropy_backward_loom(const at::Tensor& grad, const at::Tensor&
                                        const at::Tensor& target, const at::Tensor& total,
                                        std::int64_t reduction, std::int64_t ignore_index,
                                        c10::ScalarType dtype) {
+  check_gradient(grad, softmax, target, total, reduction);
   const at::Tensor result = empty(softmax.sizes(), dtype, softmax.device());
   launch("cross_entropy_loss_backward", Custom{}, backward_for(dtype), out(result),
          grad.contiguous(), softmax.contiguous(), target.contiguous(), total,
@@ -175,9 +208,10 @@ at::Tensor cross_entropy_backward_loom(const at::Tensor& grad, const at::Tensor&
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> cross_entropy_meta(const at::Tensor& self,
-                                                                  const at::Tensor&,
+                                                                  const at::Tensor& target,
                                                                   std::int64_t reduction,
                                                                   c10::SymInt, bool keep_softmax) {
+  check_logits(self, target);
   const auto options = self.options().dtype(loss_dtype(self));
   c10::SymDimVector sizes;
   if (reduction == at::Reduction::None) sizes.push_back(self.sym_size(0));
@@ -185,9 +219,10 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> cross_entropy_meta(const at::Tens
           keep_softmax ? at::empty_symint(self.sym_sizes(), options) : at::empty({0}, options)};
 }
 
-at::Tensor cross_entropy_backward_meta(const at::Tensor&, const at::Tensor& softmax,
-                                       const at::Tensor&, const at::Tensor&, std::int64_t,
-                                       c10::SymInt, c10::ScalarType dtype) {
+at::Tensor cross_entropy_backward_meta(const at::Tensor& grad, const at::Tensor& softmax,
+                                       const at::Tensor& target, const at::Tensor& total,
+                                       std::int64_t reduction, c10::SymInt, c10::ScalarType dtype) {
+  check_gradient(grad, softmax, target, total, reduction);
   return at::empty_symint(softmax.sym_sizes(), softmax.options().dtype(dtype));
 }
 

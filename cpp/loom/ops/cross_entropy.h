@@ -26,8 +26,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> cross_entropy(const at::Tensor& s
                                                              c10::SymInt ignore_index,
                                                              bool keep_softmax);
 
-/// The gradient of the logits, of the shape of `softmax`, in `dtype`. `total` and `softmax` are the
-/// second and third result above.
+/// The gradient of the logits, of the shape of `softmax`, contiguous, in `dtype`. `total` and
+/// `softmax` are the second and third result above.
 at::Tensor cross_entropy_backward(const at::Tensor& grad, const at::Tensor& softmax,
                                   const at::Tensor& target, const at::Tensor& total,
                                   std::int64_t reduction, c10::SymInt ignore_index,

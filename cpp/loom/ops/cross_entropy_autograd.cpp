@@ -15,6 +15,7 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/saved_variable.h>
+#include <torch/csrc/dynamo/compiled_autograd.h>
 #include <torch/library.h>
 
 #include <mutex>
@@ -28,11 +29,12 @@ using torch::autograd::Node;
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
 
-/// True inside torch.func's transforms, which see through composites only.
-bool in_functorch(const at::Tensor& self) {
+/// True for tensors of Python classes (fake ones, distributed ones) and inside torch.func: what
+/// looks at operators one by one knows those of the composite.
+bool is_watched(const at::Tensor& self) {
   using c10::DispatchKey;
   constexpr c10::DispatchKeySet kWrappers(
-      {DispatchKey::FuncTorchBatched, DispatchKey::FuncTorchGradWrapper});
+      {DispatchKey::Python, DispatchKey::FuncTorchBatched, DispatchKey::FuncTorchGradWrapper});
   return self.key_set().has_any(kWrappers) ||
          c10::impl::tls_is_dispatch_key_included(DispatchKey::FuncTorchDynamicLayerFrontMode) ||
          c10::impl::tls_is_dispatch_key_included(DispatchKey::FuncTorchDynamicLayerBackMode);
@@ -54,7 +56,7 @@ bool is_common_form(const at::Tensor& self, const at::Tensor& target,
   const bool computes_in_float32 = is_low && at::autocast::is_autocast_enabled(at::kPrivateUse1);
   if (dtype != at::kFloat && dtype != at::kDouble && !computes_in_float32) return false;
   if (self.sym_size(0) != target.sym_size(0) || self.sym_numel() == 0) return false;
-  return !torch::autograd::isFwGradDefined(self) && !in_functorch(self);
+  return !torch::autograd::isFwGradDefined(self) && !is_watched(self) && !is_watched(target);
 }
 
 /// The node has two outputs: the loss, and the probabilities that only it sees. A gradient that is
@@ -86,6 +88,29 @@ class CrossEntropyLossBackward final : public Node {
     softmax_.reset_data();
   }
 
+  // torch.compile of a backward pass: collects what the node holds, and runs it with stand-ins.
+  void compiled_args(torch::dynamo::autograd::CompiledNodeArgs& args) const override {
+    args.collect(target_, /*is_output=*/false);
+    args.collect(total_, /*is_output=*/false);
+    args.collect(softmax_, /*is_output=*/true);
+    args.collect(static_cast<std::int64_t>(dtype_));
+    args.collect(reduction_);
+    args.collect(ignore_index_);
+  }
+  variable_list apply_with_saved(const variable_list& inputs,
+                                 torch::dynamo::autograd::SwapSavedVariables& saved) override {
+    saved.before(target_);
+    saved.before(total_);
+    saved.before(softmax_);
+    saved.before(ignore_index_);
+    variable_list results = apply(variable_list(inputs));
+    saved.after(target_);
+    saved.after(total_);
+    saved.after(softmax_);
+    saved.after(ignore_index_);
+    return results;
+  }
+
  private:
   variable_list apply(variable_list&& grads) override {
     // Two threads may run backward through one graph, as in PyTorch's own nodes.
@@ -113,13 +138,14 @@ class CrossEntropyLossBackward final : public Node {
     const at::Tensor chosen = at::where(counts, target, 0).unsqueeze(1);
     const at::Tensor at_target = at::zeros_like(softmax).scatter(1, chosen, 1);
     const at::Tensor row_grad = reduction_ == at::Reduction::Mean ? grad / total : grad;
-    return ((softmax - at_target) * (row_grad * counts).unsqueeze(1)).to(dtype_);
+    const at::Tensor scale = at::where(counts, row_grad, 0).unsqueeze(1);
+    return ((softmax - at_target) * scale).to(dtype_);
   }
 
   SavedVariable target_, total_, softmax_;
   const c10::ScalarType dtype_;
   const std::int64_t reduction_;
-  const c10::SymInt ignore_index_;
+  c10::SymInt ignore_index_;
 };
 
 at::Tensor cross_entropy_loss(const at::Tensor& self, const at::Tensor& target,

@@ -37,16 +37,6 @@ std::string full_name(const c10::OperatorHandle& op) {
   return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
 }
 
-// The CPU operator, seen by none of the layers that the device operator came through.
-void call_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  at::AutoDispatchBelowADInplaceOrView below_autograd;
-  c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-  HostRegion host;
-  op.callBoxed(stack);
-}
-
-}  // namespace
-
 void obey_fallback_option(const std::string& name) {
   switch (options().fallback) {
     case FallbackMode::kAllow:
@@ -63,23 +53,36 @@ void obey_fallback_option(const std::string& name) {
   }
 }
 
-void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  if (try_defer(op, stack)) return;
+}  // namespace
+
+void as_fallback(const c10::OperatorHandle& op, c10::function_ref<void()> body) {
   const auto start = std::chrono::steady_clock::now();
   const std::string name = full_name(op);
   obey_fallback_option(name);
-  CpuArguments arguments(op, *stack);
-  arguments.convert(*stack);
-  for (const c10::DeviceIndex device : arguments.devices()) current_queue(device).synchronize();
-  {
+  body();
+  note_fallback(name, std::chrono::duration_cast<std::chrono::nanoseconds>(
+                          std::chrono::steady_clock::now() - start)
+                          .count());
+}
+
+void call_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  at::AutoDispatchBelowADInplaceOrView below_autograd;
+  c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  HostRegion host;
+  op.callBoxed(stack);
+}
+
+void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  if (try_defer(op, stack)) return;
+  as_fallback(op, [&] {
+    CpuArguments arguments(op, *stack);
+    arguments.convert(*stack);
+    for (const c10::DeviceIndex device : arguments.devices()) current_queue(device).synchronize();
     DeviceOutputScope outputs(current_queue(arguments.output_device().index()));
     call_on_cpu(op, stack);
     arguments.write_back();
     arguments.convert_results(*stack);
-  }
-  note_fallback(name, std::chrono::duration_cast<std::chrono::nanoseconds>(
-                          std::chrono::steady_clock::now() - start)
-                          .count());
+  });
 }
 
 void prefer_cpu_kernels(torch::Library& library, c10::DispatchKey cpu_key,

@@ -5,9 +5,9 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
+#include <c10/util/FunctionRef.h>
 
 #include <span>
-#include <string>
 #include <string_view>
 
 namespace torch {
@@ -21,9 +21,11 @@ namespace loom::ops {
 /// (fallback_report.h). Leaves the results on the stack.
 void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
-/// What LOOM_FALLBACK asks for when `name` is about to run on the host: nothing, a warning, an
-/// error.
-void obey_fallback_option(const std::string& name);
+/// Runs `body`, which runs the operator on the host: obeys LOOM_FALLBACK, and counts it.
+void as_fallback(const c10::OperatorHandle& op, c10::function_ref<void()> body);
+
+/// The operator on host tensors, seen by none of the layers that it came through on the device.
+void call_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
 /// Where ATen has both a kernel for a sparse layout or quantized tensors on CPU and a default for
 /// any device, the default is not for such tensors: registers the fallback in place of each kernel

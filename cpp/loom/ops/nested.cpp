@@ -7,15 +7,12 @@
 
 #include "loom/ops/borrowed_kernel.h"
 #include "loom/ops/fallback.h"
-#include "loom/ops/fallback_report.h"
 
-#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
 #include <torch/library.h>
 
-#include <chrono>
 #include <optional>
 
 namespace loom::ops {
@@ -25,27 +22,23 @@ using c10::DispatchKey;
 
 /// The CPU's kernel on host copies: waits, and is counted as a fallback.
 void on_host_copies(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  const auto start = std::chrono::steady_clock::now();
-  obey_fallback_option(op.operator_name().name);
-  at::AutoDispatchBelowADInplaceOrView below_autograd;
-  std::optional<c10::Device> device;
-  const std::size_t first = stack->size() - op.schema().arguments().size();
-  for (std::size_t i = first; i < stack->size(); ++i) {
-    c10::IValue& value = (*stack)[i];
-    if (!value.isTensor() || !value.toTensor().is_privateuseone()) continue;
-    device = value.toTensor().device();
-    value = value.toTensor().cpu();
-  }
-  op.callBoxedForDispatchKey(DispatchKey::NestedTensorCPU, *stack);
-  for (std::size_t i = first; i < stack->size(); ++i) {
-    c10::IValue& value = (*stack)[i];
-    if (device && value.isTensor() && value.toTensor().defined()) {
-      value = value.toTensor().to(*device);
+  as_fallback(op, [&] {
+    std::optional<c10::Device> device;
+    const std::size_t first = stack->size() - op.schema().arguments().size();
+    for (std::size_t i = first; i < stack->size(); ++i) {
+      c10::IValue& value = (*stack)[i];
+      if (!value.isTensor() || !value.toTensor().is_privateuseone()) continue;
+      device = value.toTensor().device();
+      value = value.toTensor().cpu();
     }
-  }
-  note_fallback(op.operator_name().name, std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                             std::chrono::steady_clock::now() - start)
-                                             .count());
+    call_on_cpu(op, stack);
+    for (std::size_t i = first; i < stack->size(); ++i) {
+      c10::IValue& value = (*stack)[i];
+      if (device && value.isTensor() && value.toTensor().defined()) {
+        value = value.toTensor().to(*device);
+      }
+    }
+  });
 }
 
 // What ATen gives every accelerator (HPU has no kernel of its own) names no device.

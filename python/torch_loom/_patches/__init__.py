@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What torch 2.13 knows of other devices by name and lets no backend register.
 
-Each patch touches loom tensors only and says why it is needed.
+Each patch changes what happens to loom tensors only, and says why it is needed.
 """
+
+import warnings
 
 from . import attention, compiler, dlpack, mixed_precision, opcheck, processes
 
@@ -12,4 +14,10 @@ __all__ = ["apply"]
 def apply() -> None:
     """Apply all patches. Call once."""
     for module in (dlpack, processes, mixed_precision, opcheck, attention, compiler):
-        module.apply()
+        try:
+            module.apply()
+        except (AttributeError, ImportError, TypeError) as error:  # another torch 2.13.x
+            name = module.__name__.rpartition(".")[2]
+            warnings.warn(
+                f"torch-loom: PyTorch's {name} does not know loom: {error!r}", stacklevel=2
+            )

@@ -55,7 +55,7 @@ def _patch_dlpack() -> None:
     ) -> Any:
         arguments = {"max_version": max_version, "dl_device": dl_device, "copy": copy}
         unfit = self.requires_grad or self.is_conj() or self.layout != torch.strided
-        unfit = unfit or not isinstance(stream, int | None) or has_torch_function_unary(self)
+        unfit = unfit or type(stream) not in (int, type(None)) or has_torch_function_unary(self)
         if self.device.type != "loom" or unfit:  # unfit: raises, or asks the subclass first
             return export(self, stream=stream, **arguments)
         if dl_device is None or dl_device[0] != DLDeviceType.kDLCPU:

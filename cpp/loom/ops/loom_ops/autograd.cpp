@@ -60,8 +60,10 @@ class MyAddBackward final : public Node {
 
 class MyMatmulBackward final : public Node {
  public:
+  // An operand is kept for the gradient of the other one, if that is asked for.
   MyMatmulBackward(const at::Tensor& self, const at::Tensor& other)
-      : self_(self, /*is_output=*/false), other_(other, /*is_output=*/false) {}
+      : self_(other.requires_grad() ? self : at::Tensor(), /*is_output=*/false),
+        other_(self.requires_grad() ? other : at::Tensor(), /*is_output=*/false) {}
   std::string name() const override { return "MyMatmulBackward"; }
 
   void release_variables() override {

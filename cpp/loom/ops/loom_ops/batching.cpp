@@ -71,8 +71,10 @@ at::Tensor promoted_scalar(const Operand& scalar, const Operand& tensor) {
 
 Batched myadd_rule(Operand left, Operand right) {
   const std::int64_t rank = std::max(left.rank(), right.rank());
-  if (left.rank() == 0 && rank > 0) left.tensor = promoted_scalar(left, right);
-  if (right.rank() == 0 && rank > 0) right.tensor = promoted_scalar(right, left);
+  const bool left_is_scalar = left.batched && left.rank() == 0;
+  const bool right_is_scalar = right.batched && right.rank() == 0;
+  if (left_is_scalar && !right_is_scalar) left.tensor = promoted_scalar(left, right);
+  if (right_is_scalar && !left_is_scalar) right.tensor = promoted_scalar(right, left);
   return {myadd(padded(left, rank), padded(right, rank))};
 }
 

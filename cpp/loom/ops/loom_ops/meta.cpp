@@ -39,16 +39,23 @@ Result mymatmul_result(const at::Tensor& self, const at::Tensor& other) {
 
 namespace {
 
-at::Tensor empty_result(const at::Tensor& like, const Result& result) {
-  return at::empty_symint(result.sizes, like.options().dtype(result.dtype));
+/// One operand is a meta tensor; the other may be, or may be a CPU scalar.
+at::Tensor empty_result(const Result& result, const at::Tensor& self, const at::Tensor& other) {
+  for (const at::Tensor& operand : {self, other}) {
+    TORCH_CHECK(operand.is_meta() || (operand.is_cpu() && operand.dim() == 0),
+                "Expected all tensors to be on the same device, but found at least two devices, "
+                "meta and ",
+                operand.device(), "!");
+  }
+  return at::empty_symint(result.sizes, c10::TensorOptions(c10::kMeta).dtype(result.dtype));
 }
 
 at::Tensor myadd_meta(const at::Tensor& self, const at::Tensor& other) {
-  return empty_result(self, myadd_result(self, other));
+  return empty_result(myadd_result(self, other), self, other);
 }
 
 at::Tensor mymatmul_meta(const at::Tensor& self, const at::Tensor& other) {
-  return empty_result(self, mymatmul_result(self, other));
+  return empty_result(mymatmul_result(self, other), self, other);
 }
 
 }  // namespace
