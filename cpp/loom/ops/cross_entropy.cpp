@@ -3,21 +3,49 @@
 
 #include "loom/ops/empty.h"
 #include "loom/ops/launch.h"
+#include "loom/ops/random/isa_clones.h"
 
 #include <ATen/core/Reduction.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/_softmax_cpu_dispatch.h>
-#include <ATen/ops/amax_cpu_dispatch.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/mul_cpu_dispatch.h>
 #include <torch/library.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <vector>
 
 namespace loom::ops {
+namespace detail {
+
+// Lanes that do not depend on each other, for the compiler to put into vectors.
+template <class Scalar>
+inline Scalar largest_in_lanes(const Scalar* values, std::int64_t count) {
+  constexpr std::int64_t kLanes = 32;
+  std::array<Scalar, kLanes> lanes;
+  lanes.fill(values[0]);
+  std::int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+      lanes[lane] = values[i + lane] > lanes[lane] ? values[i + lane] : lanes[lane];
+    }
+  }
+  for (; i < count; ++i) lanes[0] = values[i] > lanes[0] ? values[i] : lanes[0];
+  return *std::max_element(lanes.begin(), lanes.end());
+}
+
+LOOM_ISA_CLONES float largest(const float* values, std::int64_t count) {
+  return largest_in_lanes(values, count);
+}
+LOOM_ISA_CLONES double largest(const double* values, std::int64_t count) {
+  return largest_in_lanes(values, count);
+}
+
+}  // namespace detail
+
 namespace {
 
 // Of one logit: an exponential, and a pass over what is in the cache.
@@ -88,19 +116,20 @@ const std::int64_t* classes_of(const TensorRef& target) {
 template <class Scalar>
 void row_losses(const RowBlocks& blocks, std::int64_t index, const at::Tensor& logits,
                 const at::Tensor& softmax, const std::int64_t* target, Scalar* losses) {
-  const at::Tensor largest_logits = at::cpu::amax(logits, 1);
-  const at::Tensor largest = at::cpu::amax(softmax, 1);
   const Scalar* row = logits.const_data_ptr<Scalar>();
+  const Scalar* probabilities = softmax.const_data_ptr<Scalar>();
   const std::int64_t begin = blocks.begin(index);
-  for (std::int64_t i = 0; i < blocks.length(index); ++i, row += blocks.classes) {
-    const std::int64_t chosen = target[begin + i];
+  for (std::int64_t i = begin; i < begin + blocks.length(index); ++i) {
+    const std::int64_t chosen = target[i];
     if (chosen == blocks.ignore_index) {
-      losses[begin + i] = 0;
-      continue;
+      losses[i] = 0;
+    } else {
+      check_class(chosen, blocks.classes);
+      losses[i] = detail::largest(row, blocks.classes) - row[chosen] -
+                  std::log(detail::largest(probabilities, blocks.classes));
     }
-    check_class(chosen, blocks.classes);
-    losses[begin + i] = largest_logits.const_data_ptr<Scalar>()[i] - row[chosen] -
-                        std::log(largest.const_data_ptr<Scalar>()[i]);
+    row += blocks.classes;
+    probabilities += blocks.classes;
   }
 }
 
