@@ -21,7 +21,7 @@ namespace detail {
 
 enum class ProcessState : int { kRunning, kTraced, kExiting, kForked };
 
-// Goes to and fro between kRunning and kTraced (running, and commands are recorded), and leaves
+// Changes between kRunning and kTraced (running, and commands are recorded), and leaves
 // them once, for kExiting or kForked. One word for all three, so that a submission looks at one.
 // Relaxed: who must not sleep through the change is woken by a futex after it, everybody else may
 // see it a little later.
