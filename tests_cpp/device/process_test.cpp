@@ -188,7 +188,6 @@ TEST_F(ForkTest, QueuesOfTheParentGiveErrorsInTheChildAndNeverHang) {
                             EXPECT_THROW(queue.synchronize(), Error);
                             EXPECT_THROW(event.synchronize(), Error);
                             EXPECT_FALSE(event.query());
-                            gate.open();
                           }),
                           0);
                 gate.open();
