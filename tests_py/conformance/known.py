@@ -36,9 +36,6 @@ UNINITIALISED = {
 # (database, name, check, dtype) that do not agree; "*" stands for any. A row that agrees after all
 # fails the run until its entry is removed.
 KNOWN: dict[tuple[str, str, str, str], str] = {
-    ("op_db", "nn.functional.pixel_unshuffle", "zero_size", "*"): (
-        "cpu's kernel returns an empty input as it is; loom's result has the documented shape"
-    ),
     ("op_db", "nn.functional.scaled_dot_product_attention", "gradient", "*"): (
         "strides of gradients: PyTorch's fake result of this operator has those of the inputs, and "
         "compiled graphs count on it; cpu has another operator, which transposes"

@@ -117,6 +117,8 @@ def test_moving_to_loom_and_back_keeps_the_layout():
 
 
 STEPS = {
+    "pixel shuffle": (lambda x: nn.functional.pixel_shuffle(x, 2), 1),
+    "pixel unshuffle": (lambda x: nn.functional.pixel_unshuffle(x, 2), 1),
     "relu": (nn.functional.relu, 1),
     "gelu": (nn.functional.gelu, 1),
     "dropout": (lambda x: nn.functional.dropout(x, 0.0), 1),
@@ -160,16 +162,6 @@ def test_each_step_has_the_strides_of_cpu(name):
     for mine, theirs in zip(results[LOOM], results["cpu"], strict=True):
         assert mine.stride() == theirs.stride()
         torch.testing.assert_close(mine.cpu(), theirs, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.limit(
-    "pixel_shuffle returns a contiguous tensor, as on CUDA: only cpu keeps the layout"
-)
-def test_pixel_shuffle_leaves_the_layout():
-    x = torch.randn(2, 8, 3, 3).to(memory_format=torch.channels_last)
-    result = nn.functional.pixel_shuffle(x.to(LOOM), 2)
-    assert result.is_contiguous()
-    assert torch.equal(result.cpu(), nn.functional.pixel_shuffle(x, 2))
 
 
 @pytest.mark.parametrize("dims", FORMATS)
