@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-NAMES = ("launch", "copies", "host_neutrality", "products", "cross_entropy")
+NAMES = ("launch", "copies", "host_neutrality", "products", "cross_entropy", "channels_last")
 
 
 def main() -> int:
