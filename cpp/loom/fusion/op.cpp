@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/fusion/op.h"
+
+#include <array>
+
+namespace loom::fusion {
+
+std::size_t size_of(DType dtype) noexcept {
+  constexpr std::array<std::uint8_t, 10> kSizes = {1, 1, 1, 2, 4, 8, 2, 2, 4, 8};
+  return kSizes[static_cast<std::size_t>(dtype)];
+}
+
+Type register_type(DType dtype) noexcept {
+  switch (dtype) {
+    case DType::kBool:
+      return Type::kMask;
+    case DType::kUInt8:
+    case DType::kInt8:
+    case DType::kInt16:
+    case DType::kInt32:
+      return Type::kInt32;
+    case DType::kInt64:
+      return Type::kInt64;
+    case DType::kHalf:
+    case DType::kBFloat16:
+    case DType::kFloat:
+      return Type::kFloat;
+    case DType::kDouble:
+      break;
+  }
+  return Type::kDouble;
+}
+
+int operand_count(Op op) noexcept {
+  if (op == Op::kSelect || op == Op::kMulAdd) return 3;
+  return op >= Op::kAdd && op <= Op::kGe ? 2 : 1;
+}
+
+bool is_reduction(Op op) noexcept { return op >= Op::kSum; }
+
+Type result_type(Op op, Type type) noexcept {
+  switch (op) {
+    case Op::kIsNan:
+    case Op::kToMask:
+    case Op::kEq:
+    case Op::kNe:
+    case Op::kLt:
+    case Op::kLe:
+    case Op::kGt:
+    case Op::kGe:
+      return Type::kMask;
+    case Op::kToInt32:
+      return Type::kInt32;
+    case Op::kToInt64:
+      return Type::kInt64;
+    case Op::kToFloat:
+      return Type::kFloat;
+    case Op::kToDouble:
+      return Type::kDouble;
+    default:
+      return type;
+  }
+}
+
+std::string_view name_of(Op op) noexcept {
+  constexpr std::string_view kNames[] = {
+      "neg",        "abs",       "sign",       "sqrt",   "rsqrt",  "reciprocal", "floor",
+      "ceil",       "round",     "trunc",      "exp",    "exp2",   "expm1",      "log",
+      "log2",       "log10",     "log1p",      "sin",    "cos",    "tan",        "asin",
+      "acos",       "atan",      "sinh",       "cosh",   "tanh",   "asinh",      "acosh",
+      "atanh",      "erf",       "erfc",       "erfinv", "lgamma", "round_half", "round_bfloat16",
+      "wrap_uint8", "wrap_int8", "wrap_int16", "not",    "isnan",  "to_mask",    "to_int32",
+      "to_int64",   "to_float",  "to_double",  "add",    "sub",    "mul",        "maximum",
+      "minimum",    "div",       "fmax",       "fmin",   "pow",    "atan2",      "hypot",
+      "fmod",       "copysign",  "and",        "or",     "xor",    "eq",         "ne",
+      "lt",         "le",        "gt",         "ge",     "select", "mul_add",    "sum",
+      "max",        "min"};
+  static_assert(std::size(kNames) == static_cast<std::size_t>(Op::kMin) + 1);
+  return kNames[static_cast<std::size_t>(op)];
+}
+
+}  // namespace loom::fusion

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// What a fused program is made of: the types that values have in memory and in registers, and the
+// operations between them. Every operation rounds as the separate operator would, so that it makes
+// no difference to a result whether operators were fused: a multiplication and an addition are
+// never contracted, and a result of a narrow type is rounded to it (kRound*, kWrap*) at once.
+// Thread: values.
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace loom::fusion {
+
+/// A type in memory.
+enum class DType : std::uint8_t {
+  kBool,
+  kUInt8,
+  kInt8,
+  kInt16,
+  kInt32,
+  kInt64,
+  kHalf,
+  kBFloat16,
+  kFloat,
+  kDouble,
+};
+
+/// A type in registers. kMask is a bool; kInt32 carries all integers up to 32 bits, kFloat all
+/// floating-point numbers up to 32 bits, as values of their own type.
+enum class Type : std::uint8_t { kMask, kInt32, kInt64, kFloat, kDouble };
+
+[[nodiscard]] std::size_t size_of(DType dtype) noexcept;
+/// The type that elements of `dtype` are loaded as and stored from.
+[[nodiscard]] Type register_type(DType dtype) noexcept;
+
+/// Instruction::type is the type of the operands (of `b` and `c` for kSelect). The result has it
+/// too, where nothing else is said.
+enum class Op : std::uint8_t {
+  // Unary: a. Of all types but kMask:
+  kNeg,
+  kAbs,
+  kSign,  ///< -1, 0 or 1; NaN gives 0, as in ATen
+  // Of floating-point types:
+  kSqrt,
+  kRsqrt,       ///< 1 / sqrt(a)
+  kReciprocal,  ///< 1 / a
+  kFloor,
+  kCeil,
+  kRound,  ///< to nearest, ties to even
+  kTrunc,
+  kExp,
+  kExp2,
+  kExpm1,
+  kLog,
+  kLog2,
+  kLog10,
+  kLog1p,
+  kSin,
+  kCos,
+  kTan,
+  kAsin,
+  kAcos,
+  kAtan,
+  kSinh,
+  kCosh,
+  kTanh,
+  kAsinh,
+  kAcosh,
+  kAtanh,
+  kErf,
+  kErfc,
+  kErfinv,
+  kLgamma,
+  // Of kFloat: to the nearest value of a narrower type, ties to even.
+  kRoundHalf,
+  kRoundBFloat16,
+  // Of kInt32: modulo 2^8 or 2^16, into the narrower type's range.
+  kWrapUInt8,
+  kWrapInt8,
+  kWrapInt16,
+  // Of kMask and integers: all bits, which is "not" for kMask.
+  kNot,
+  // Result kMask; of floating-point types.
+  kIsNan,
+  // Conversions from Instruction::type, as static_cast does; to kMask: a != 0.
+  kToMask,
+  kToInt32,
+  kToInt64,
+  kToFloat,
+  kToDouble,
+
+  // Binary: a, b. Of all types but kMask; integers wrap around:
+  kAdd,
+  kSub,
+  kMul,
+  kMaximum,  ///< NaN if one is
+  kMinimum,
+  // Of floating-point types:
+  kDiv,
+  kFMax,  ///< the other one if one is NaN
+  kFMin,
+  kPow,
+  kAtan2,
+  kHypot,
+  kFmod,  ///< the sign of a
+  kCopySign,
+  // Of kMask and integers:
+  kAnd,
+  kOr,
+  kXor,
+  // Result kMask; kMask operands for kEq and kNe only.
+  kEq,
+  kNe,
+  kLt,
+  kLe,
+  kGt,
+  kGe,
+
+  // Ternary.
+  kSelect,  ///< a (kMask) ? b : c, of any type
+  kMulAdd,  ///< a * b + c rounded once; floating point: what ATen itself computes so (lerp,
+            ///< addcmul)
+
+  // Reductions of a over the columns of a row: the result is one value for the whole row.
+  // Element i is accumulated, in ascending order, into lane i mod kReductionLanes; then the upper
+  // half of the lanes into the lower half (lane j takes lane j + n/2), until one is left. Lanes
+  // start at 0, and at the type's lowest or highest value (infinities for floating point).
+  kSum,
+  kMax,  ///< as kMaximum
+  kMin,
+};
+
+inline constexpr std::int64_t kReductionLanes = 64;
+
+/// How many operands an operation has: 1 to 3.
+[[nodiscard]] int operand_count(Op op) noexcept;
+[[nodiscard]] bool is_reduction(Op op) noexcept;
+/// The type of the result of `op` for operands of `type`.
+[[nodiscard]] Type result_type(Op op, Type type) noexcept;
+/// "add", "to_float", ...
+[[nodiscard]] std::string_view name_of(Op op) noexcept;
+
+}  // namespace loom::fusion
