@@ -118,7 +118,7 @@ void Device::synchronize() {
   std::exception_ptr first;
   state_->for_each_queue([&](Queue& queue) {
     if (first != nullptr) {  // the errors of further queues are left to later synchronisations
-      queue.timeline().wait(queue.submitted());
+      queue.timeline().wait(queue.seal());
       return;
     }
     try {
@@ -131,7 +131,7 @@ void Device::synchronize() {
 }
 
 void Device::drain() {
-  state_->for_each_queue([](Queue& queue) { queue.timeline().wait(queue.submitted()); });
+  state_->for_each_queue([](Queue& queue) { queue.timeline().wait(queue.seal()); });
 }
 
 bool Device::idle() const noexcept {

@@ -29,7 +29,7 @@ void QueueEvent::record(Queue& queue) {
     mark.position = queue.submit(
         "record_event", [time = mark.time] { time->store(now_ns(), std::memory_order_relaxed); });
   } else {
-    mark.position = queue.submitted();
+    mark.position = queue.seal();
   }
   MutexLock lock(mutex_);
   mark_ = std::move(mark);

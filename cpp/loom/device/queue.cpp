@@ -109,7 +109,18 @@ void Queue::finish_blocking(std::uint64_t position) {
   if (t_current != this) synchronize(position);
 }
 
-void Queue::synchronize() { synchronize(submitted()); }
+void Queue::close_open() noexcept {
+  open_.load(std::memory_order_relaxed)->close();
+  open_.store(nullptr, std::memory_order_relaxed);
+}
+
+void Queue::seal_open(OpenCommand* only) noexcept {
+  MutexLock lock(submit_mutex_);
+  OpenCommand* const open = open_.load(std::memory_order_relaxed);
+  if (open != nullptr && (only == nullptr || open == only)) close_open();
+}
+
+void Queue::synchronize() { synchronize(seal()); }
 
 void Queue::synchronize(std::uint64_t position) {
   check_not_forked();  // an idle queue would let a child read memory that the parent goes on using
@@ -117,6 +128,7 @@ void Queue::synchronize(std::uint64_t position) {
     LOOM_CHECK(t_current != this,
                "synchronize(): expected a thread other than the queue's worker, got a command that "
                "waits for its own queue");
+    seal();
     timeline_.wait(position);
   }
   if (failed_at_.load(std::memory_order_relaxed) <= position) throw_error_up_to(position);

@@ -10,6 +10,7 @@
 #include "loom/base/export.h"
 #include "loom/base/mutex.h"
 #include "loom/device/command_buffer.h"
+#include "loom/device/open_command.h"
 #include "loom/device/thread.h"
 #include "loom/device/timeline.h"
 
@@ -79,6 +80,39 @@ class LOOM_API Queue {
     return position;
   }
 
+  /// As submit(), for a command that may still grow: it stays open until the queue closes `open`
+  /// (open_command.h), which happens before the callable may return.
+  /// Requires: `open` lives as long as the callable.
+  template <class Callable>
+  std::uint64_t submit_open(const char* name, Callable&& callable, OpenCommand& open) {
+    const std::uint64_t position = enqueue(name, std::forward<Callable>(callable), &open);
+    if (blocking_) [[unlikely]] {
+      finish_blocking(position);
+    }
+    return position;
+  }
+
+  /// Returns grow(open), where `open` is the open command or null; nobody closes it or submits
+  /// anything meanwhile. `grow` must be short and must not submit.
+  template <class Grow>
+  decltype(auto) with_open(Grow&& grow) {
+    MutexLock lock(submit_mutex_);
+    // relaxed: changes under this lock only
+    return std::forward<Grow>(grow)(open_.load(std::memory_order_relaxed));
+  }
+
+  /// Closes the open command, if there is one, and returns submitted(): what has been submitted up
+  /// to there is final.
+  std::uint64_t seal() noexcept {
+    // Relaxed: an open command that another thread has just submitted is that thread's to seal.
+    if (open_.load(std::memory_order_relaxed) != nullptr) [[unlikely]] {
+      seal_open(nullptr);
+    }
+    return submitted();
+  }
+  /// Closes `open` unless it is closed already.
+  void seal(OpenCommand& open) noexcept { seal_open(&open); }
+
   /// Waits until everything submitted so far has run.
   /// Throws: the first exception of a command since the last throw, once; loom::Error when called
   /// by a command of this queue.
@@ -119,8 +153,10 @@ class LOOM_API Queue {
   };
 
   template <class Callable>
-  std::uint64_t enqueue(const char* name, Callable&& callable);
+  std::uint64_t enqueue(const char* name, Callable&& callable, OpenCommand* open = nullptr);
 
+  void seal_open(OpenCommand* only) noexcept;
+  void close_open() noexcept LOOM_REQUIRES(submit_mutex_);
   [[nodiscard]] bool accepts_commands() const;
   [[nodiscard]] CommandRecord* begin_launch(const char* name) const noexcept;
   static void end_launch(CommandRecord& record) noexcept;
@@ -150,6 +186,9 @@ class LOOM_API Queue {
   Mutex submit_mutex_;
   CommandBuffer commands_;
   bool started_ LOOM_GUARDED_BY(submit_mutex_) = false;
+  // The last command, while it may grow. Written under submit_mutex_; read without it only to see
+  // that there is nothing to close.
+  std::atomic<OpenCommand*> open_{nullptr};
   // Positions up to here can be submitted without looking at the timeline, whose cache line belongs
   // to the worker. Relaxed: a bound that is off by a few commands does no harm.
   std::atomic<std::uint64_t> room_until_{kMaxPending};
@@ -175,7 +214,7 @@ class LOOM_API Queue {
 };
 
 template <class Callable>
-std::uint64_t Queue::enqueue(const char* name, Callable&& callable) {
+std::uint64_t Queue::enqueue(const char* name, Callable&& callable, OpenCommand* open) {
   // The one look at the process's state also tells whether a trace is on, so tracing costs nothing
   // where it is off. Relaxed: the recorder decides under its own lock; here a change may be seen
   // late, by commands that run beside start() or stop() anyway.
@@ -195,7 +234,9 @@ std::uint64_t Queue::enqueue(const char* name, Callable&& callable) {
       if (!started_) [[unlikely]] {
         start_worker();
       }
+      if (open_.load(std::memory_order_relaxed) != nullptr) close_open();
       commands_.append(name, std::forward<Callable>(callable), record);
+      if (open != nullptr) open_.store(open, std::memory_order_relaxed);
     } catch (...) {
       abandon_launch(record);
       throw;

@@ -81,7 +81,7 @@ std::uint64_t submit(Queue& queue, TensorRef destination, TensorRef source,
 void copy_across_devices(const at::Tensor& self, const at::Tensor& source) {
   Queue& from = current_queue(source.device().index());
   Queue& to = current_queue(self.device().index());
-  from.wait_for(to.timeline(), to.submitted());
+  from.wait_for(to.timeline(), to.seal());
   const std::uint64_t copied = submit(from, TensorRef(self, true), TensorRef(source));
   to.wait_for(from.timeline(), copied);
 }

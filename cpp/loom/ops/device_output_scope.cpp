@@ -34,7 +34,7 @@ void free_any_memory(void* host) {
 
 // A fresh block may be one that another thread has just dropped, with its work on it still queued.
 // Errors of that work are not taken: they belong to that thread's next synchronisation.
-void wait_to_write(const Queue& queue) { queue.timeline().wait(queue.submitted()); }
+void wait_to_write(Queue& queue) { queue.timeline().wait(queue.seal()); }
 
 class ScopedCpuAllocator final : public c10::Allocator {
  public:
