@@ -9,6 +9,7 @@
 #include "loom/device/address.h"
 #include "loom/device/queue.h"
 #include "loom/device/thread.h"
+#include "loom/fusion/freed.h"
 #include "loom/memory/device_allocator.h"
 
 #include <c10/util/Exception.h>
@@ -97,6 +98,7 @@ void delete_device_memory(void* address) noexcept {
       std::fprintf(stderr, "loom: the profiler missed a free: %s\n", error.what());
     }
   }
+  fusion::note_freed(address);
   memory->free(address);
 }
 
@@ -186,6 +188,10 @@ LoomAllocator& allocator() {
 
 c10::DataPtr LoomAllocator::allocate(std::size_t bytes) {
   return loom::allocate(bytes, current_queue());
+}
+
+const void* allocation_of(const c10::DataPtr& ptr) noexcept {
+  return ptr.get_deleter() == &delete_device_memory ? ptr.get_context() : nullptr;
 }
 
 c10::DeleterFnPtr LoomAllocator::raw_deleter() const { return &delete_device_memory; }

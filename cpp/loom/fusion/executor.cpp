@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/fusion/executor.h"
+
+#include "loom/fusion/gather.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdlib>
+#include <memory>
+#include <new>
+
+namespace loom::fusion {
+namespace {
+
+// A block of less work costs less than handing it to another core: about 10 us.
+constexpr double kBlockCost = 32768;
+// Enough to balance any machine that one device is likely to have.
+constexpr std::int64_t kMaxBlocks = 256;
+// Blocks of one row begin at whole cache lines of all types, and at whole lanes.
+constexpr std::int64_t kColumnGrain = 1024;
+// Tiles of gathered operands stay in the first-level cache.
+constexpr std::int64_t kTileElements = 2048;
+constexpr std::size_t kAlignment = 64;
+
+std::size_t aligned(std::size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+/// Memory that a thread keeps from block to block.
+class Scratch {
+ public:
+  ~Scratch() { std::free(data_); }
+  std::byte* reserve(std::size_t bytes) {
+    if (bytes <= size_) return data_;
+    std::free(data_);
+    size_ = 0;
+    data_ = static_cast<std::byte*>(std::aligned_alloc(kAlignment, aligned(bytes)));
+    if (data_ == nullptr) throw std::bad_alloc();
+    size_ = aligned(bytes);
+    return data_;
+  }
+
+ private:
+  std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+thread_local Scratch t_scratch;
+
+std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+/// How rows and columns are cut.
+struct Cut {
+  std::int64_t rows, columns;  ///< of a block
+  std::int64_t row_blocks, column_blocks;
+};
+
+Cut cut(const Plan& plan) {
+  const double cost = std::max(plan.cost(), 1.0);
+  const std::int64_t numel = plan.rows() * plan.columns();
+  const auto least = static_cast<std::int64_t>(std::ceil(kBlockCost / cost));
+  const std::int64_t length = std::max(least, ceil_divide(numel, kMaxBlocks));
+  Cut cut{1, plan.columns(), plan.rows(), 1};
+  if (plan.whole_rows() || plan.columns() <= length) {
+    cut.rows = std::min(plan.rows(), std::max<std::int64_t>(length / plan.columns(), 1));
+    cut.row_blocks = ceil_divide(plan.rows(), cut.rows);
+    cut.rows = ceil_divide(plan.rows(), cut.row_blocks);  // of about the same length
+    return cut;
+  }
+  cut.column_blocks = ceil_divide(plan.columns(), length);
+  cut.columns =
+      ceil_divide(ceil_divide(plan.columns(), cut.column_blocks), kColumnGrain) * kColumnGrain;
+  cut.column_blocks = ceil_divide(plan.columns(), cut.columns);
+  return cut;
+}
+
+class Block {
+ public:
+  Block(const Plan& plan, const Kernel& kernel) : plan_(plan), kernel_(kernel) {}
+
+  void run(std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t columns) {
+    std::int64_t tile_columns = columns, tile_rows = rows;
+    if (plan_.gathers()) {
+      if (!plan_.whole_rows()) tile_columns = std::min(columns, kTileElements);
+      tile_rows = std::max<std::int64_t>(kTileElements / tile_columns, 1);
+    }
+    reserve(tile_rows, tile_columns);
+    while (rows > 0) {
+      // Rows of one run of the last row dimension are evenly spaced.
+      const std::int64_t run = std::min({rows, run_length(row), tile_rows});
+      for (std::int64_t done = 0; done < columns; done += tile_columns) {
+        run_tile(row, run, column + done, std::min(tile_columns, columns - done));
+      }
+      row += run;
+      rows -= run;
+    }
+  }
+
+ private:
+  [[nodiscard]] std::int64_t run_length(std::int64_t row) const {
+    const int d = plan_.column_dim() - 1;
+    return d < 0 ? 1 : plan_.sizes()[d] - row % plan_.sizes()[d];
+  }
+  [[nodiscard]] std::int64_t row_stride(const PlannedOperand& operand) const {
+    const int d = plan_.column_dim() - 1;
+    return d < 0 ? 0 : operand.strides[d];
+  }
+  [[nodiscard]] std::byte* row_start(const PlannedOperand& operand, std::int64_t row) const {
+    std::byte* data = operand.data;
+    for (int d = plan_.column_dim(); d-- > 0;) {
+      data += row % plan_.sizes()[d] * operand.strides[d];
+      row /= plan_.sizes()[d];
+    }
+    return data;
+  }
+  [[nodiscard]] Gather gather(const PlannedOperand& operand, std::int64_t row, std::int64_t rows,
+                              std::int64_t column, std::int64_t columns) const {
+    return {.data = row_start(operand, row),
+            .row_stride = row_stride(operand),
+            .rows = rows,
+            .sizes = plan_.sizes().data() + plan_.column_dim(),
+            .strides = operand.strides.data() + plan_.column_dim(),
+            .dims = plan_.dims() - plan_.column_dim(),
+            .column = column,
+            .columns = columns,
+            .item = size_of(operand.dtype)};
+  }
+
+  void reserve(std::int64_t rows, std::int64_t columns) {
+    const std::size_t kernel_bytes = aligned(kernel_.scratch_bytes(columns));
+    std::size_t bytes = kernel_bytes;
+    const auto elements = static_cast<std::size_t>(rows * columns);
+    const auto add = [&](const std::vector<PlannedOperand>& operands, auto& offsets) {
+      for (std::size_t i = 0; i < operands.size(); ++i) {
+        if (operands[i].reach != Reach::kGathered) continue;
+        offsets[i] = bytes;
+        bytes += aligned(elements * size_of(operands[i].dtype));
+      }
+    };
+    add(plan_.inputs(), input_offsets_);
+    add(plan_.outputs(), output_offsets_);
+    scratch_ = t_scratch.reserve(std::max<std::size_t>(bytes, kAlignment));
+  }
+
+  Place place(const PlannedOperand& operand, std::size_t offset, std::int64_t row,
+              std::int64_t column, std::int64_t columns) const {
+    const auto item = static_cast<std::int64_t>(size_of(operand.dtype));
+    if (operand.reach == Reach::kGathered) return {scratch_ + offset, columns * item};
+    std::byte* data = row_start(operand, row);
+    if (!operand.uniform) data += column * item;
+    return {data, row_stride(operand)};
+  }
+
+  void run_tile(std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t columns) {
+    std::array<Place, Body::kMaxInputs> inputs;
+    std::array<Place, Body::kMaxOutputs> outputs;
+    for (std::size_t i = 0; i < plan_.inputs().size(); ++i) {
+      const PlannedOperand& operand = plan_.inputs()[i];
+      inputs[i] = place(operand, input_offsets_[i], row, column, columns);
+      if (operand.reach == Reach::kGathered) {
+        gather_elements(gather(operand, row, rows, column, columns), inputs[i].data);
+      }
+    }
+    for (std::size_t i = 0; i < plan_.outputs().size(); ++i) {
+      outputs[i] = place(plan_.outputs()[i], output_offsets_[i], row, column, columns);
+    }
+    kernel_.run({.rows = rows,
+                 .columns = columns,
+                 .inputs = inputs.data(),
+                 .outputs = outputs.data(),
+                 .params = plan_.params().data(),
+                 .scratch = scratch_});
+    for (std::size_t i = 0; i < plan_.outputs().size(); ++i) {
+      const PlannedOperand& operand = plan_.outputs()[i];
+      if (operand.reach != Reach::kGathered) continue;
+      scatter_elements(gather(operand, row, rows, column, columns), outputs[i].data);
+    }
+  }
+
+  const Plan& plan_;
+  const Kernel& kernel_;
+  std::byte* scratch_ = nullptr;
+  std::array<std::size_t, Body::kMaxInputs> input_offsets_{};
+  std::array<std::size_t, Body::kMaxOutputs> output_offsets_{};
+};
+
+}  // namespace
+
+void execute(const Plan& plan, const Kernel& kernel, Cores& cores, int priority) {
+  const Cut blocks = cut(plan);
+  cores.run(
+      blocks.row_blocks * blocks.column_blocks,
+      [&](std::int64_t index) {
+        const std::int64_t row = index / blocks.column_blocks * blocks.rows;
+        const std::int64_t column = index % blocks.column_blocks * blocks.columns;
+        Block(plan, kernel)
+            .run(row, std::min(blocks.rows, plan.rows() - row), column,
+                 std::min(blocks.columns, plan.columns() - column));
+      },
+      priority);
+}
+
+}  // namespace loom::fusion

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/fusion/plan.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace loom::fusion {
+namespace {
+
+// Rows shorter than this are not worth a loop of their own.
+constexpr std::int64_t kShortRow = 64;
+// Outputs of this many bytes and more leave the caches before anybody reads them.
+constexpr std::uint64_t kStreamingBytes = std::uint64_t{8} << 20;
+constexpr std::uintptr_t kVectorBytes = 64;
+
+std::array<ValueId, 3> operands_of(const Instruction& i) noexcept { return {i.a, i.b, i.c}; }
+
+}  // namespace
+
+double cost_of(Op op) noexcept {
+  if (op >= Op::kExp && op <= Op::kLgamma) return op <= Op::kLog10 ? 5 : 9;
+  switch (op) {
+    case Op::kSqrt:
+    case Op::kDiv:
+    case Op::kReciprocal:
+      return 2;
+    case Op::kRsqrt:
+      return 4;
+    case Op::kPow:
+    case Op::kAtan2:
+    case Op::kHypot:
+    case Op::kFmod:
+      return 16;
+    default:
+      return 1;
+  }
+}
+
+void Plan::make(const Program& program) {
+  select(program);
+  bytes_ = 0;
+  if (body_.outputs.empty()) return;
+  order_dims(program);
+  split_rows(program);
+  set_reach();
+  consider_streaming();
+}
+
+// What a live output depends on, in the program's order.
+void Plan::select(const Program& program) {
+  const auto values = program.values();
+  std::array<bool, Program::kMaxValues> needed{};
+  for (const RecordedStore& store : program.stores()) {
+    if (!store.dead) needed[store.value] = true;
+  }
+  for (std::size_t v = values.size(); v-- > 0;) {
+    if (!needed[v] || values[v].kind != Program::ValueKind::kResult) continue;
+    const Instruction& i = program.instructions()[values[v].index];
+    const auto operands = operands_of(i);
+    for (int o = 0; o < operand_count(i.op); ++o) needed[operands[o]] = true;
+  }
+  body_.inputs.clear();
+  body_.params.clear();
+  body_.instructions.clear();
+  body_.outputs.clear();
+  body_.streaming = false;
+  params_.clear();
+  inputs_.clear();
+  outputs_.clear();
+  cost_ = 0;
+  std::array<ValueId, Program::kMaxValues> ids{};
+  std::size_t next = 0;
+  const auto each = [&](Program::ValueKind kind, auto&& visit) {
+    for (std::size_t v = 0; v < values.size(); ++v) {
+      if (!needed[v] || values[v].kind != kind) continue;
+      visit(values[v]);
+      ids[v] = static_cast<ValueId>(next++);
+    }
+  };
+  each(Program::ValueKind::kLoad, [&](const Program::Value& value) {
+    add_operand(program, program.loads()[value.index].from, /*output=*/false);
+    body_.inputs.push_back({inputs_.back().dtype, value.uniform});
+    inputs_.back().uniform = value.uniform;
+  });
+  each(Program::ValueKind::kParam, [&](const Program::Value& value) {
+    body_.params.push_back(value.type);
+    params_.push_back(program.params()[value.index]);
+  });
+  each(Program::ValueKind::kResult, [&](const Program::Value& value) {
+    const Instruction& i = program.instructions()[value.index];
+    const auto operands = operands_of(i);
+    Instruction mapped{i.op, i.type, 0, 0, 0};
+    ValueId* const to[] = {&mapped.a, &mapped.b, &mapped.c};
+    for (int o = 0; o < operand_count(i.op); ++o) *to[o] = ids[operands[o]];
+    body_.instructions.push_back(mapped);
+    cost_ += cost_of(i.op);
+  });
+  for (const RecordedStore& store : program.stores()) {
+    if (store.dead) continue;
+    add_operand(program, store.to, /*output=*/true);
+    const bool row = store.to.layout == Layout::kRow;
+    outputs_.back().uniform = row;
+    body_.outputs.push_back({ids[store.value], store.to.dtype, row});
+  }
+  cost_ += static_cast<double>(inputs_.size() + outputs_.size());
+}
+
+void Plan::add_operand(const Program& program, const Location& location, bool output) {
+  const Space& space = program.space();
+  PlannedOperand operand{.data = location.data, .dtype = location.dtype};
+  const auto item = static_cast<std::int64_t>(size_of(location.dtype));
+  std::int64_t row_stride = 1;
+  for (int d = space.dims; d-- > 0;) {
+    std::int64_t stride = 0;
+    switch (location.layout) {
+      case Layout::kFull:
+        stride = space.strides[d];
+        break;
+      case Layout::kRow:
+        if (d < space.row_dims()) {
+          stride = row_stride;
+          row_stride *= space.sizes[d];
+        }
+        break;
+      case Layout::kOne:
+        break;
+      case Layout::kGeneral:
+        stride = location.strides[d];
+        break;
+    }
+    operand.strides[d] = stride * item;
+  }
+  (output ? outputs_ : inputs_).push_back(operand);
+}
+
+// Dimensions of size 1 are dropped and the others put in the order of the space's strides, so that
+// the last one is the densest; reductions need the order that they have.
+void Plan::order_dims(const Program& program) {
+  const Space& space = program.space();
+  std::array<int, kMaxDims> order{};
+  dims_ = 0;
+  int boundary = 0;
+  for (int d = 0; d < space.dims; ++d) {
+    if (space.sizes[d] == 1) continue;
+    if (d < space.row_dims()) ++boundary;
+    order[dims_++] = d;
+  }
+  if (!space.contiguous) {
+    std::stable_sort(order.begin(), order.begin() + dims_,
+                     [&](int a, int b) { return space.strides[a] > space.strides[b]; });
+  }
+  for (int d = 0; d < dims_; ++d) sizes_[d] = space.sizes[order[d]];
+  for (auto* operands : {&inputs_, &outputs_}) {
+    for (PlannedOperand& operand : *operands) {
+      Dims strides{};
+      for (int d = 0; d < dims_; ++d) strides[d] = operand.strides[order[d]];
+      operand.strides = strides;
+    }
+  }
+  column_dim_ = space.reduced_dims > 0 ? boundary : 0;
+  merge_dims(space.reduced_dims > 0 ? boundary : -1);
+}
+
+bool Plan::mergeable(int d) const noexcept {
+  const auto merges = [&](const PlannedOperand& operand) {
+    return operand.strides[d] == operand.strides[d + 1] * sizes_[d + 1];
+  };
+  return std::all_of(inputs_.begin(), inputs_.end(), merges) &&
+         std::all_of(outputs_.begin(), outputs_.end(), merges);
+}
+
+// Makes one dimension of neighbours that all operands walk through evenly, but not across
+// `boundary`, where the columns begin.
+void Plan::merge_dims(int boundary) {
+  int kept = 0;
+  for (int d = 1; d < dims_; ++d) {
+    const bool crosses = d == boundary;
+    // The kept dimension and d are neighbours now: compare them in place.
+    sizes_[kept + 1] = sizes_[d];
+    for (auto* operands : {&inputs_, &outputs_}) {
+      for (PlannedOperand& operand : *operands) operand.strides[kept + 1] = operand.strides[d];
+    }
+    if (crosses || !mergeable(kept)) {
+      ++kept;
+      if (crosses) column_dim_ = kept;
+      continue;
+    }
+    sizes_[kept] *= sizes_[kept + 1];
+    for (auto* operands : {&inputs_, &outputs_}) {
+      for (PlannedOperand& operand : *operands) operand.strides[kept] = operand.strides[kept + 1];
+    }
+  }
+  const bool no_columns = boundary == dims_;
+  if (dims_ > 0) dims_ = kept + 1;
+  if (no_columns) column_dim_ = dims_;
+}
+
+void Plan::split_rows(const Program& program) {
+  whole_rows_ = program.space().reduced_dims > 0;
+  const std::int64_t numel = program.space().numel;
+  if (whole_rows_) {
+    columns_ = std::accumulate(sizes_.begin() + column_dim_, sizes_.begin() + dims_,
+                               std::int64_t{1}, std::multiplies<>());
+  } else {
+    const bool short_rows = dims_ > 1 && sizes_[dims_ - 1] < kShortRow;
+    // One row of everything: whoever does not lie so is gathered.
+    column_dim_ = short_rows ? 0 : std::max(dims_ - 1, 0);
+    columns_ = short_rows ? numel : dims_ == 0 ? 1 : sizes_[dims_ - 1];
+  }
+  rows_ = numel / columns_;
+}
+
+void Plan::set_reach() {
+  gathers_ = false;
+  bytes_ = 0;
+  for (auto* operands : {&inputs_, &outputs_}) {
+    const bool output = operands == &outputs_;
+    for (std::size_t i = 0; i < operands->size(); ++i) {
+      PlannedOperand& operand = (*operands)[i];
+      const auto item = static_cast<std::int64_t>(size_of(operand.dtype));
+      bool flat = true, constant = true;
+      std::int64_t expected = item;
+      for (int d = dims_; d-- > column_dim_;) {
+        flat = flat && operand.strides[d] == expected;
+        constant = constant && operand.strides[d] == 0;
+        expected *= sizes_[d];
+      }
+      std::int64_t elements = 1;
+      for (int d = 0; d < dims_; ++d) elements *= operand.strides[d] == 0 ? 1 : sizes_[d];
+      bytes_ += static_cast<std::uint64_t>(elements * item);
+      if (operand.uniform) continue;
+      if (!output && constant && columns_ > 1 && !whole_rows_) {
+        operand.uniform = true;
+        body_.inputs[i].uniform = true;
+      } else if (!flat) {
+        operand.reach = Reach::kGathered;
+        gathers_ = true;
+      }
+    }
+  }
+}
+
+bool Plan::aliases_input(const PlannedOperand& output) const noexcept {
+  return std::any_of(inputs_.begin(), inputs_.end(),
+                     [&](const PlannedOperand& input) { return input.data == output.data; });
+}
+
+// Lines that were just read are in the caches already: there is nothing to save in writing past
+// them.
+void Plan::consider_streaming() {
+  if (gathers_) return;
+  std::uint64_t written = 0;
+  for (const PlannedOperand& output : outputs_) {
+    if (output.uniform) continue;
+    bool aligned = reinterpret_cast<std::uintptr_t>(output.data) % kVectorBytes == 0;
+    for (int d = 0; d < column_dim_; ++d) {
+      aligned = aligned && static_cast<std::uint64_t>(output.strides[d]) % kVectorBytes == 0;
+    }
+    if (!aligned || aliases_input(output)) return;
+    written += static_cast<std::uint64_t>(rows_ * columns_) * size_of(output.dtype);
+  }
+  body_.streaming = written >= kStreamingBytes;
+}
+
+}  // namespace loom::fusion

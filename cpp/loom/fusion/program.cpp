@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/fusion/program.h"
+
+#include "loom/fusion/freed.h"
+
+#include <algorithm>
+
+namespace loom::fusion {
+namespace {
+
+using Sizes = std::span<const std::int64_t>;
+
+bool equal(Sizes a, Sizes b) noexcept { return std::equal(a.begin(), a.end(), b.begin(), b.end()); }
+
+std::int64_t product(Sizes sizes) noexcept {
+  std::int64_t result = 1;
+  for (const std::int64_t size : sizes) result *= size;
+  return result;
+}
+
+void set_contiguous(Space& space) noexcept {
+  std::int64_t stride = 1;
+  for (int d = space.dims; d-- > 0;) {
+    space.strides[d] = stride;
+    stride *= space.sizes[d];
+  }
+}
+
+/// True when the elements fill a gapless range in some order of the dimensions.
+bool dense(const TensorAccess& access) noexcept {
+  std::array<int, kMaxDims> order{};
+  int count = 0;
+  for (int d = 0; d < static_cast<int>(access.sizes.size()); ++d) {
+    if (access.sizes[d] != 1) order[count++] = d;
+  }
+  std::sort(order.begin(), order.begin() + count,
+            [&](int a, int b) { return access.strides[a] < access.strides[b]; });
+  std::int64_t expected = 1;
+  for (int i = 0; i < count; ++i) {
+    if (access.strides[order[i]] != expected) return false;
+    expected *= access.sizes[order[i]];
+  }
+  return true;
+}
+
+/// The space of an operand's sizes, with its strides if it is dense.
+Space space_of(const TensorAccess& access) noexcept {
+  Space space;
+  space.dims = static_cast<int>(access.sizes.size());
+  space.numel = access.numel;
+  std::copy(access.sizes.begin(), access.sizes.end(), space.sizes.begin());
+  if (access.contiguous || !dense(access)) {
+    set_contiguous(space);
+    return space;
+  }
+  std::copy(access.strides.begin(), access.strides.end(), space.strides.begin());
+  space.contiguous = false;
+  return space;
+}
+
+/// True for the sizes of the rows of a space, reduced dimensions left out or of size 1.
+bool row_shaped(Sizes sizes, const Space& space) noexcept {
+  const auto rows = static_cast<std::size_t>(space.row_dims());
+  if (sizes.size() != rows && sizes.size() != static_cast<std::size_t>(space.dims)) return false;
+  if (!equal(sizes.first(rows), Sizes(space.sizes).first(rows))) return false;
+  return std::all_of(sizes.begin() + static_cast<std::ptrdiff_t>(rows), sizes.end(),
+                     [](std::int64_t size) { return size == 1; });
+}
+
+/// True if all columns of a row see the same element; without reductions, if all elements do.
+bool uniform_in(const Location& location, const Space& space) noexcept {
+  if (location.layout == Layout::kFull) return false;
+  if (location.layout != Layout::kGeneral) return true;
+  return space.reduced_dims > 0 &&
+         std::all_of(location.strides + space.row_dims(), location.strides + space.dims,
+                     [](std::int64_t stride) { return stride == 0; });
+}
+
+}  // namespace
+
+bool Location::same(const Location& other, int dims) const noexcept {
+  if (data != other.data || dtype != other.dtype || layout != other.layout) return false;
+  return layout != Layout::kGeneral || std::equal(strides, strides + dims, other.strides);
+}
+
+/// An operator on its way into the program.
+struct Program::Draft {
+  Space space;
+  bool rows = false;  ///< the operator works on one value a row
+  std::uint8_t new_loads = 0;
+  // What each load is: an existing value, or the n-th new one.
+  std::array<std::int16_t, Expression::kMaxLoads> existing;
+  std::array<std::uint8_t, Expression::kMaxLoads> fresh;
+  detail::Slots<Location, Expression::kMaxLoads> loads;
+  detail::Slots<Location, Expression::kMaxStores> stores;
+};
+
+void Program::reset() noexcept {
+  space_ = {};
+  load_count_ = store_count_ = param_count_ = instruction_count_ = 0;
+  value_count_ = operator_count_ = 0;
+  unfused_bytes_ = 0;
+  closed_.store(false, std::memory_order_relaxed);  // relaxed: nobody else has the program
+}
+
+// A program without operators takes the operator's space; any other one must have it already.
+bool Program::fit_space(const Expression& expression, Draft& draft) const noexcept {
+  const int reduced = expression.reduced_dims();
+  const TensorAccess& shape = reduced > 0 ? expression.loads()[0] : expression.stores()[0].to;
+  if (shape.sizes.size() > kMaxDims || shape.numel == 0) return false;
+  if (operator_count_ == 0) {
+    draft.space = space_of(shape);
+    draft.space.reduced_dims = reduced;
+    return reduced == 0 || draft.space.contiguous;
+  }
+  draft.space = space_;
+  if (equal(shape.sizes, Sizes(space_.sizes).first(static_cast<std::size_t>(space_.dims)))) {
+    if (reduced == 0) return true;
+    if (!space_.contiguous || (space_.reduced_dims != 0 && space_.reduced_dims != reduced)) {
+      return false;
+    }
+    draft.space.reduced_dims = reduced;
+    return true;
+  }
+  draft.rows = true;
+  return reduced == 0 && space_.reduced_dims > 0 && row_shaped(shape.sizes, space_);
+}
+
+bool Program::place(const TensorAccess& access, const Draft& draft,
+                    Location& location) const noexcept {
+  const Space& space = draft.space;
+  const auto dims = static_cast<std::size_t>(space.dims);
+  const auto item = static_cast<std::int64_t>(size_of(access.dtype));
+  location.data = access.data;
+  location.begin = access.data;
+  location.dtype = access.dtype;
+  if (access.sizes.size() > dims) return false;
+  const bool full =
+      access.sizes.size() == dims && equal(access.sizes, Sizes(space.sizes).first(dims));
+  if (full && (access.contiguous ? space.contiguous
+                                 : equal(access.strides, Sizes(space.strides).first(dims)))) {
+    location.layout = Layout::kFull;
+    location.end = access.data + access.numel * item;
+    return true;
+  }
+  if (access.numel == 1) {
+    location.layout = Layout::kOne;
+    location.end = access.data + item;
+    return true;
+  }
+  if (space.reduced_dims > 0 && access.contiguous && row_shaped(access.sizes, space) &&
+      (draft.rows || access.sizes.size() == dims)) {
+    location.layout = Layout::kRow;
+    location.end = access.data + access.numel * item;
+    return true;
+  }
+  if (draft.rows) return false;
+  location.layout = Layout::kGeneral;
+  std::int64_t lowest = 0, highest = 0;
+  const std::size_t missing = dims - access.sizes.size();
+  for (std::size_t d = 0; d < dims; ++d) {
+    location.strides[d] = 0;
+    if (d < missing || access.sizes[d - missing] == 1) continue;
+    if (access.sizes[d - missing] != space.sizes[d]) return false;
+    const std::int64_t stride = access.strides[d - missing];
+    location.strides[d] = stride;
+    (stride < 0 ? lowest : highest) += stride * (space.sizes[d] - 1);
+  }
+  location.begin = access.data + lowest * item;
+  location.end = access.data + (highest + 1) * item;
+  return true;
+}
+
+bool Program::known_dead(RecordedStore& store) noexcept {
+  if (!store.dead && store.allocation != nullptr) {
+    store.dead = freed_since(store.allocation, store.freed_state);
+  }
+  return store.dead;
+}
+
+bool Program::resolve_loads(const Expression& expression, Draft& draft) noexcept {
+  const auto loads = expression.loads();
+  for (std::size_t i = 0; i < loads.size(); ++i) {
+    Location& location = draft.loads[draft.new_loads];
+    if (!place(loads[i], draft, location)) return false;
+    draft.existing[i] = -1;
+    for (std::size_t s = store_count_; s-- > 0 && draft.existing[i] < 0;) {
+      RecordedStore& store = stores_[s];
+      // The latest result at a place is found first; those before it are dead.
+      if (store.to.same(location, space_.dims)) {
+        draft.existing[i] = store.value;
+      } else if (store.to.overlaps(location) && !known_dead(store)) {
+        return false;
+      }
+    }
+    for (std::size_t l = 0; l < load_count_ && draft.existing[i] < 0; ++l) {
+      if (loads_[l].from.same(location, space_.dims)) draft.existing[i] = loads_[l].value;
+    }
+    if (draft.existing[i] >= 0) continue;
+    draft.fresh[i] = draft.new_loads;
+    for (std::uint8_t l = 0; l < draft.new_loads; ++l) {
+      if (draft.loads[l].same(location, draft.space.dims)) draft.fresh[i] = l;
+    }
+    if (draft.fresh[i] == draft.new_loads) ++draft.new_loads;
+  }
+  return true;
+}
+
+bool Program::resolve_stores(const Expression& expression, Draft& draft) noexcept {
+  const auto stores = expression.stores();
+  const int dims = draft.space.dims;
+  for (std::size_t i = 0; i < stores.size(); ++i) {
+    Location& to = draft.stores[i];
+    if (!place(stores[i].to, draft, to)) return false;
+    const bool row = expression.reduced_dims() > 0 || draft.rows;
+    if (to.layout == Layout::kOne) {
+      const std::int64_t count =
+          row ? product(Sizes(draft.space.sizes)
+                            .first(static_cast<std::size_t>(draft.space.row_dims())))
+              : draft.space.numel;
+      if (count != 1) return false;  // broadcast results there are none
+      to.layout = row ? Layout::kRow : Layout::kFull;
+    }
+    if (row != (to.layout == Layout::kRow)) return false;
+    for (std::size_t l = 0; l < load_count_; ++l) {
+      if (to.overlaps(loads_[l].from) && !to.same(loads_[l].from, dims)) return false;
+    }
+    for (std::uint8_t l = 0; l < draft.new_loads; ++l) {
+      if (to.overlaps(draft.loads[l]) && !to.same(draft.loads[l], dims)) return false;
+    }
+    for (std::size_t s = 0; s < store_count_; ++s) {
+      if (to.overlaps(stores_[s].to) && !to.same(stores_[s].to, dims) && !known_dead(stores_[s])) {
+        return false;
+      }
+    }
+    for (std::size_t s = 0; s < i; ++s) {
+      if (to.overlaps(draft.stores[s])) return false;
+    }
+  }
+  return true;
+}
+
+bool Program::has_room(const Expression& expression, const Draft& draft) const noexcept {
+  std::size_t numbers = 0, results = 0;
+  for (const Expression::Entry& entry : expression.entries()) {
+    numbers += entry.kind == Expression::Kind::kNumber ? 1 : 0;
+    results += entry.kind == Expression::Kind::kResult ? 1 : 0;
+  }
+  return operator_count_ < kMaxOperators && load_count_ + draft.new_loads <= Body::kMaxInputs &&
+         store_count_ + expression.stores().size() <= Body::kMaxOutputs &&
+         param_count_ + numbers <= Body::kMaxParams &&
+         instruction_count_ + results <= Body::kMaxInstructions;
+}
+
+// A reduction adds up the columns of its first operand, so that must have some.
+bool Program::reduces_elements(const Draft& draft) const noexcept {
+  if (draft.existing[0] >= 0) return !values_[static_cast<std::size_t>(draft.existing[0])].uniform;
+  return !uniform_in(draft.loads[draft.fresh[0]], draft.space);
+}
+
+ValueId Program::add_value(ValueKind kind, std::size_t index, Type type, bool uniform) noexcept {
+  values_[value_count_] = {kind, static_cast<std::uint8_t>(index), type, uniform};
+  return value_count_++;
+}
+
+// Equal numbers are one parameter.
+ValueId Program::add_param(Type type, Param number) noexcept {
+  for (std::size_t v = 0; v < value_count_; ++v) {
+    if (values_[v].kind == ValueKind::kParam && values_[v].type == type &&
+        params_[values_[v].index].int64 == number.int64) {
+      return static_cast<ValueId>(v);
+    }
+  }
+  params_[param_count_] = number;
+  return add_value(ValueKind::kParam, param_count_++, type, true);
+}
+
+void Program::commit(const Expression& expression, const Draft& draft) noexcept {
+  space_ = draft.space;
+  std::array<ValueId, Expression::kMaxLoads> fresh;
+  for (std::uint8_t l = 0; l < draft.new_loads; ++l) {
+    const Location& from = draft.loads[l];
+    fresh[l] = add_value(ValueKind::kLoad, load_count_, register_type(from.dtype),
+                         uniform_in(from, space_));
+    loads_[load_count_++] = {from, fresh[l]};
+  }
+  std::array<ValueId, Expression::kMaxNodes> ids;
+  std::size_t node = 0;
+  for (const Expression::Entry& entry : expression.entries()) {
+    ValueId& id = ids[node++];
+    if (entry.kind == Expression::Kind::kLoad) {
+      id = draft.existing[entry.load] >= 0 ? static_cast<ValueId>(draft.existing[entry.load])
+                                           : fresh[draft.fresh[entry.load]];
+    } else if (entry.kind == Expression::Kind::kNumber) {
+      id = add_param(entry.type, entry.number);
+    } else {
+      const Instruction& i = entry.instruction;
+      instructions_[instruction_count_] = {i.op, i.type, ids[i.a], ids[i.b], ids[i.c]};
+      bool uniform = true;
+      const ValueId operands[] = {ids[i.a], ids[i.b], ids[i.c]};
+      for (int operand = 0; operand < operand_count(i.op); ++operand) {
+        uniform = uniform && values_[operands[operand]].uniform;
+      }
+      id = add_value(ValueKind::kResult, instruction_count_++, entry.type,
+                     uniform || is_reduction(i.op));
+    }
+  }
+  const auto stores = expression.stores();
+  for (std::size_t i = 0; i < stores.size(); ++i) {
+    for (std::size_t s = 0; s < store_count_; ++s) {
+      if (stores_[s].to.same(draft.stores[i], space_.dims)) stores_[s].dead = true;
+    }
+    const void* allocation = stores[i].to.allocation;
+    stores_[store_count_++] = {draft.stores[i], ids[stores[i].node], false, allocation,
+                               allocation != nullptr ? freed_state(allocation) : 0};
+  }
+  for (const TensorAccess& load : expression.loads()) {
+    unfused_bytes_ += static_cast<std::uint64_t>(load.numel) * size_of(load.dtype);
+  }
+  for (const Expression::Store& store : stores) {
+    unfused_bytes_ += static_cast<std::uint64_t>(store.to.numel) * size_of(store.to.dtype);
+  }
+  operators_[operator_count_++] = expression.name();
+  appended_.fetch_add(1, std::memory_order_relaxed);
+}
+
+bool Program::append(const Expression& expression) noexcept {
+  Draft draft;
+  if (!expression.fits() || !fit_space(expression, draft) || !resolve_loads(expression, draft) ||
+      !resolve_stores(expression, draft) || !has_room(expression, draft)) {
+    return false;
+  }
+  if (expression.reduced_dims() > 0 && !reduces_elements(draft)) return false;
+  commit(expression, draft);
+  return true;
+}
+
+void Program::close() noexcept {
+  for (std::size_t s = 0; s < store_count_; ++s) (void)known_dead(stores_[s]);
+  closed_.store(true, std::memory_order_release);
+}
+
+}  // namespace loom::fusion

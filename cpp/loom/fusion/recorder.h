@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// record() is how a pointwise operator or a row reduction gets to a worker: it is appended to the
+// open program of its queue, or opens one. A program waits in the queue's order like any command;
+// when its turn has come it runs as soon as it is closed, or when nobody has added to it for a
+// little while. What was recorded is what runs, element for element, whether operators shared a
+// program or not.
+// Thread: any.
+
+#include "loom/base/export.h"
+#include "loom/device/queue.h"
+#include "loom/fusion/expression.h"
+
+namespace loom::fusion {
+
+/// False, and nothing happened, if the operator cannot be part of any program (too many dimensions,
+/// operands that overlap in part, ...): then it is launched like any other.
+/// Throws: as Queue::submit().
+[[nodiscard]] LOOM_API bool record(Queue& queue, const Expression& expression);
+
+/// Whether operators that this thread records share programs. Off, each runs by itself, with the
+/// same results. On at first.
+[[nodiscard]] LOOM_API bool enabled() noexcept;
+LOOM_API void set_enabled(bool enabled) noexcept;
+
+}  // namespace loom::fusion
