@@ -116,13 +116,16 @@ std::string to_string(const Body& body) {
   std::string text;
   std::size_t self = body.first_result();
   for (const Instruction& instruction : body.instructions) {
-    text += "v" + std::to_string(self++) + " = ";
+    text += 'v';
+    text += std::to_string(self++);
+    text += " = ";
     text += fusion::name_of(instruction.op);
     text += ".";
     text += name_of(instruction.type);
     const auto operands = operands_of(instruction);
     for (int i = 0; i < operand_count(instruction.op); ++i) {
-      text += " v" + std::to_string(operands[i]);
+      text += " v";
+      text += std::to_string(operands[i]);
     }
     text += "\n";
   }
