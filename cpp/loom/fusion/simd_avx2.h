@@ -14,6 +14,12 @@ namespace {  // NOLINT(misc-anonymous-namespace-in-header): one copy for each in
 
 using FloatVector = __m256;
 using DoubleVector = __m256d;
+using IntVector = __m256i;
+
+/// Whether a bit is set in any lane.
+[[gnu::always_inline]] inline bool any(IntVector lanes) {
+  return _mm256_testz_si256(lanes, lanes) == 0;
+}
 
 [[gnu::always_inline]] inline FloatVector mul_add(FloatVector a, FloatVector b, FloatVector c) {
   return _mm256_fmadd_ps(a, b, c);

@@ -14,6 +14,12 @@ namespace {  // NOLINT(misc-anonymous-namespace-in-header): one copy for each in
 
 using FloatVector = __m512;
 using DoubleVector = __m512d;
+using IntVector = __m512i;
+
+/// Whether a bit is set in any lane.
+[[gnu::always_inline]] inline bool any(IntVector lanes) {
+  return _mm512_test_epi32_mask(lanes, lanes) != 0;
+}
 
 [[gnu::always_inline]] inline FloatVector mul_add(FloatVector a, FloatVector b, FloatVector c) {
   return _mm512_fmadd_ps(a, b, c);

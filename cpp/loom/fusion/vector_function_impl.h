@@ -36,6 +36,7 @@ VectorFunction find_vector_function(Op op) {
   case Op::op:                                           \
     return function_of<Op::op, Vector>();
     LOOM_SLEEF_UNARY(LOOM_CASE)
+    LOOM_SLEEF_ANGLE(LOOM_CASE)
     LOOM_SLEEF_BINARY(LOOM_CASE)
 #undef LOOM_CASE
     case Op::kErf:

@@ -17,6 +17,7 @@
   extern "C" loom::fusion::DoubleVector LOOM_SLEEF_DOUBLE(                                        \
       name, double_suffix)(loom::fusion::DoubleVector);
 LOOM_SLEEF_UNARY(LOOM_DECLARE)
+LOOM_SLEEF_ANGLE(LOOM_DECLARE)
 LOOM_DECLARE(kErf, erf, _u10, _u10)
 #undef LOOM_DECLARE
 #define LOOM_DECLARE(op, name, float_suffix, double_suffix)                     \
@@ -60,6 +61,42 @@ LOOM_SLEEF_UNARY(LOOM_DEFINE)
     }                                                           \
   };
 LOOM_SLEEF_BINARY(LOOM_DEFINE)
+#undef LOOM_DEFINE
+
+/// Sleef reduces the angles of a vector in the way that its largest lane needs. Here each lane gets
+/// the result that it would get in a vector of its own kind, so that results do not depend on which
+/// elements share a vector. The bounds are Sleef's, all lanes at a bound are above it.
+template <class Vector, class Function>
+[[gnu::always_inline]] inline Vector by_size_of_angle(Vector a, double low, double high,
+                                                      Function function) {
+  using Number = decltype(+a[0]);
+  const Vector bound_low = Vector{} + static_cast<Number>(low);
+  const Vector bound_high = Vector{} + static_cast<Number>(high);
+  const Vector size = a < 0 ? -a : a;
+  const auto small = size < bound_low, large = ~(size < bound_high), middle = ~(small | large);
+  Vector result = a;
+  if (any(reinterpret_cast<IntVector>(small))) result = function(small ? a : Vector{});
+  if (any(reinterpret_cast<IntVector>(middle))) {
+    result = small ? result : function(middle ? a : bound_low);
+  }
+  if (any(reinterpret_cast<IntVector>(large))) {
+    result = large ? function(large ? a : bound_high) : result;
+  }
+  return result;
+}
+
+#define LOOM_DEFINE(op, name, float_suffix, double_suffix)                              \
+  template <>                                                                           \
+  struct VectorMath<Op::op> {                                                           \
+    static constexpr int kOperands = 1;                                                 \
+    static FloatVector apply(FloatVector a) {                                           \
+      return by_size_of_angle(a, 125.0, 39000.0, LOOM_SLEEF_FLOAT(name, float_suffix)); \
+    }                                                                                   \
+    static DoubleVector apply(DoubleVector a) {                                         \
+      return by_size_of_angle(a, 15.0, 1e14, LOOM_SLEEF_DOUBLE(name, double_suffix));   \
+    }                                                                                   \
+  };
+LOOM_SLEEF_ANGLE(LOOM_DEFINE)
 #undef LOOM_DEFINE
 
 /// Abramowitz and Stegun 7.1.26 for float, with the same roundings as ATen's.

@@ -12,9 +12,6 @@
   X(kLog2, log2, _u10, _u10)   \
   X(kLog10, log10, _u10, _u10) \
   X(kLog1p, log1p, _u10, _u10) \
-  X(kSin, sin, _u35, _u10)     \
-  X(kCos, cos, _u35, _u10)     \
-  X(kTan, tan, _u10, _u10)     \
   X(kAsin, asin, _u10, _u10)   \
   X(kAcos, acos, _u10, _u10)   \
   X(kAtan, atan, _u10, _u10)   \
@@ -26,6 +23,12 @@
   X(kAtanh, atanh, _u10, _u10) \
   X(kErfc, erfc, _u15, _u15)   \
   X(kLgamma, lgamma, _u10, _u10)
+
+/// Functions of angles.
+#define LOOM_SLEEF_ANGLE(X) \
+  X(kSin, sin, _u35, _u10)  \
+  X(kCos, cos, _u35, _u10)  \
+  X(kTan, tan, _u10, _u10)
 
 #define LOOM_SLEEF_BINARY(X)   \
   X(kPow, pow, _u10, _u10)     \
