@@ -33,13 +33,14 @@ TEST(OptionsTest, EmptyEnvironmentGivesDefaults) {
   EXPECT_FALSE(options.launch_blocking);
   EXPECT_EQ(options.spin_ns, 30'000);
   EXPECT_EQ(options.fallback, FallbackMode::kAllow);
+  EXPECT_EQ(options.simd, SimdLimit::kAvx512);
 }
 
 TEST(OptionsTest, ReadsEveryVariable) {
   const Options options =
       parse({"HOME=/", "LOOM_DEVICES=4", "LOOM_THREADS=3", "LOOM_MEMORY=isolated",
              "LOOM_MEMORY_LIMIT=1.5G", "LOOM_LAUNCH_BLOCKING=1", "LOOM_SPIN_US=7",
-             "LOOM_FALLBACK=error"});
+             "LOOM_FALLBACK=error", "LOOM_SIMD=avx2"});
   EXPECT_EQ(options.devices, 4);
   EXPECT_EQ(options.threads, 3);
   EXPECT_EQ(options.memory, MemoryMode::kIsolated);
@@ -47,6 +48,7 @@ TEST(OptionsTest, ReadsEveryVariable) {
   EXPECT_TRUE(options.launch_blocking);
   EXPECT_EQ(options.spin_ns, 7'000);
   EXPECT_EQ(options.fallback, FallbackMode::kError);
+  EXPECT_EQ(options.simd, SimdLimit::kAvx2);
 }
 
 TEST(OptionsTest, IgnoresVariablesOfOthers) { EXPECT_NO_THROW(parse({"LOOMX=1", "LOO=2", "="})); }
@@ -114,7 +116,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Nonsense{"LOOM_MEMORY_LIMIT", "17T", "a number of bytes"},
                       Nonsense{"LOOM_LAUNCH_BLOCKING", "yes", "'0' or '1'"},
                       Nonsense{"LOOM_SPIN_US", "1.5", "a whole number from 0 to 1000000"},
-                      Nonsense{"LOOM_FALLBACK", "deny", "'allow', 'warn' or 'error'"}));
+                      Nonsense{"LOOM_FALLBACK", "deny", "'allow', 'warn' or 'error'"},
+                      Nonsense{"LOOM_SIMD", "sse4", "'scalar', 'avx2' or 'avx512'"}));
 
 TEST(OptionsTest, MisspeltNameIsAnErrorThatSuggestsTheNearest) {
   EXPECT_THAT([] { parse({"LOOM_DEVICE=2"}); },
@@ -141,7 +144,7 @@ TEST(OptionsTest, TableListsEveryVariableOnce) {
   }
   std::sort(names.begin(), names.end());
   EXPECT_EQ(std::adjacent_find(names.begin(), names.end()), names.end());
-  EXPECT_EQ(names.size(), 7U);
+  EXPECT_EQ(names.size(), 8U);
 }
 
 using OptionsChildTest = testing::ChildTest;

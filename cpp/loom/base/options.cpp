@@ -99,6 +99,18 @@ void set_fallback(Options& options, std::string_view name, std::string_view valu
   }
 }
 
+void set_simd(Options& options, std::string_view name, std::string_view value) {
+  if (value == "scalar") {
+    options.simd = SimdLimit::kScalar;
+  } else if (value == "avx2") {
+    options.simd = SimdLimit::kAvx2;
+  } else if (value == "avx512") {
+    options.simd = SimdLimit::kAvx512;
+  } else {
+    reject(name, value, "'scalar', 'avx2' or 'avx512'");
+  }
+}
+
 constexpr std::array kTable = {
     OptionInfo{"LOOM_DEVICES", "one per NUMA node",
                "Number of devices that the host's cores are split into, 1 to 16."},
@@ -115,12 +127,14 @@ constexpr std::array kTable = {
     OptionInfo{"LOOM_SPIN_US", "30", "Microseconds that an idle thread spins before it sleeps."},
     OptionInfo{"LOOM_FALLBACK", "allow",
                "When an operator takes the synchronous fallback: allow, warn or error."},
+    OptionInfo{"LOOM_SIMD", "what the processor has",
+               "Widest instructions that fused kernels use: scalar, avx2 or avx512."},
 };
 
 using Setter = void (*)(Options&, std::string_view name, std::string_view value);
 constexpr std::array<Setter, kTable.size()> kSetters = {
-    set_devices,         set_threads, set_memory,  set_memory_limit,
-    set_launch_blocking, set_spin,    set_fallback};
+    set_devices,         set_threads, set_memory,   set_memory_limit,
+    set_launch_blocking, set_spin,    set_fallback, set_simd};
 
 bool belongs_to_build_or_tests(std::string_view name) {
   constexpr std::array<std::string_view, 4> kNames = {"LOOM_CHECKS", "LOOM_CORE_ONLY",

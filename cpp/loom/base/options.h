@@ -21,6 +21,9 @@ enum class MemoryMode { kUnified, kIsolated };
 /// What happens when an operator takes the synchronous fallback.
 enum class FallbackMode { kAllow, kWarn, kError };
 
+/// The widest instruction set that kernels may use, where the processor has it.
+enum class SimdLimit { kScalar, kAvx2, kAvx512 };
+
 struct Options {
   int devices = 0;  ///< LOOM_DEVICES: number of devices, 1 to 16; 0 = one per NUMA node
   int threads = 0;  ///< LOOM_THREADS: cores of each device; 0 = its share of the host's
@@ -30,6 +33,7 @@ struct Options {
   bool launch_blocking = false;   ///< LOOM_LAUNCH_BLOCKING: every launch waits for its kernel
   std::int64_t spin_ns = 30'000;  ///< LOOM_SPIN_US (microseconds): how long an idle thread spins
   FallbackMode fallback = FallbackMode::kAllow;  ///< LOOM_FALLBACK: allow | warn | error
+  SimdLimit simd = SimdLimit::kAvx512;           ///< LOOM_SIMD: scalar | avx2 | avx512
 };
 
 /// One row of the table, for documentation and for the command line's `env` listing.

@@ -69,6 +69,8 @@ void check_valid(const Body& body) {
   const Analysis analysis = analyse(body);
   std::size_t self = body.first_result();
   for (const Instruction& instruction : body.instructions) {
+    LOOM_CHECK(is_defined(instruction.op, instruction.type), "fusion: there is no ",
+               fusion::name_of(instruction.op), " of ", name_of(instruction.type));
     const auto operands = operands_of(instruction);
     for (int i = 0; i < operand_count(instruction.op); ++i) {
       LOOM_CHECK(operands[i] < self, "fusion: a value is used before it is there");
@@ -116,13 +118,16 @@ std::string to_string(const Body& body) {
   std::string text;
   std::size_t self = body.first_result();
   for (const Instruction& instruction : body.instructions) {
-    text += "v" + std::to_string(self++) + " = ";
+    text += 'v';
+    text += std::to_string(self++);
+    text += " = ";
     text += fusion::name_of(instruction.op);
     text += ".";
     text += name_of(instruction.type);
     const auto operands = operands_of(instruction);
     for (int i = 0; i < operand_count(instruction.op); ++i) {
-      text += " v" + std::to_string(operands[i]);
+      text += " v";
+      text += std::to_string(operands[i]);
     }
     text += "\n";
   }

@@ -38,6 +38,19 @@ int operand_count(Op op) noexcept {
 
 bool is_reduction(Op op) noexcept { return op >= Op::kSum; }
 
+bool is_defined(Op op, Type type) noexcept {
+  const bool floating = type == Type::kFloat || type == Type::kDouble;
+  if (op <= Op::kSign) return type != Type::kMask;
+  if (op <= Op::kLgamma) return floating;
+  if (op <= Op::kRoundBFloat16) return type == Type::kFloat;
+  if (op <= Op::kWrapInt16) return type == Type::kInt32;
+  if (op == Op::kNot || (op >= Op::kAnd && op <= Op::kXor)) return !floating;
+  if (op == Op::kIsNan || op == Op::kMulAdd) return floating;
+  if (op >= Op::kDiv && op <= Op::kCopySign) return floating;
+  if (op <= Op::kToDouble || op == Op::kEq || op == Op::kNe || op == Op::kSelect) return true;
+  return type != Type::kMask;
+}
+
 Type result_type(Op op, Type type) noexcept {
   switch (op) {
     case Op::kIsNan:

@@ -84,7 +84,8 @@ enum class Op : std::uint8_t {
   kNot,
   // Result kMask; of floating-point types.
   kIsNan,
-  // Conversions from Instruction::type, as static_cast does; to kMask: a != 0.
+  // Conversions from Instruction::type, as static_cast does; to kMask: a != 0 (NaN is true). What
+  // an integer type cannot hold gives its lowest value, integers are cut.
   kToMask,
   kToInt32,
   kToInt64,
@@ -95,11 +96,11 @@ enum class Op : std::uint8_t {
   kAdd,
   kSub,
   kMul,
-  kMaximum,  ///< NaN if one is
+  kMaximum,  ///< NaN if one is; b if they are equal (zeros of both signs are)
   kMinimum,
   // Of floating-point types:
   kDiv,
-  kFMax,  ///< the other one if one is NaN
+  kFMax,  ///< the other one if one is NaN; b if they are equal
   kFMin,
   kPow,
   kAtan2,
@@ -124,9 +125,12 @@ enum class Op : std::uint8_t {
             ///< addcmul)
 
   // Reductions of a over the columns of a row: the result is one value for the whole row.
-  // Element i is accumulated, in ascending order, into lane i mod kReductionLanes; then the upper
-  // half of the lanes into the lower half (lane j takes lane j + n/2), until one is left. Lanes
-  // start at 0, and at the type's lowest or highest value (infinities for floating point).
+  // Element i is accumulated, in ascending order, into lane i mod kReductionLanes, which is operand
+  // a
+  // then; then the upper half of the lanes into the lower half (lane j takes lane j + n/2), until
+  // one
+  // is left. Of all types but kMask. Lanes start at 0, and at the type's lowest or highest value
+  // (infinities for floating point).
   kSum,
   kMax,  ///< as kMaximum
   kMin,
@@ -137,6 +141,8 @@ inline constexpr std::int64_t kReductionLanes = 64;
 /// How many operands an operation has: 1 to 3.
 [[nodiscard]] int operand_count(Op op) noexcept;
 [[nodiscard]] bool is_reduction(Op op) noexcept;
+/// Whether there is an `op` for operands of `type`.
+[[nodiscard]] bool is_defined(Op op, Type type) noexcept;
 /// The type of the result of `op` for operands of `type`.
 [[nodiscard]] Type result_type(Op op, Type type) noexcept;
 /// "add", "to_float", ...

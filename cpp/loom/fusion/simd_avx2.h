@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// What the SIMD files need to know of AVX2. Included by files compiled for it, only.
+
+#include <immintrin.h>
+
+// Names of Sleef's functions for these vectors.
+#define LOOM_SLEEF_FLOAT(name, suffix) Sleef_##name##f8##suffix
+#define LOOM_SLEEF_DOUBLE(name, suffix) Sleef_##name##d4##suffix
+
+namespace loom::fusion {
+namespace {  // NOLINT(misc-anonymous-namespace-in-header): one copy for each instruction set
+
+using FloatVector = __m256;
+using DoubleVector = __m256d;
+using IntVector = __m256i;
+
+/// Whether a bit is set in any lane.
+[[gnu::always_inline]] inline bool any(IntVector lanes) {
+  return _mm256_testz_si256(lanes, lanes) == 0;
+}
+
+[[gnu::always_inline]] inline FloatVector mul_add(FloatVector a, FloatVector b, FloatVector c) {
+  return _mm256_fmadd_ps(a, b, c);
+}
+
+}  // namespace
+}  // namespace loom::fusion

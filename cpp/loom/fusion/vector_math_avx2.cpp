@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/fusion/simd_avx2.h"
+#include "loom/fusion/vector_function_impl.h"
+
+namespace loom::fusion {
+
+VectorFunction avx2_vector_function(Op op, Type type) noexcept {
+  return find_vector_function(op, type);
+}
+
+}  // namespace loom::fusion

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// The functions of one vector, as overloads for FloatVector and DoubleVector: included after
+// simd_avx2.h or simd_avx512.h, once for each instruction set. Nothing in here may have external
+// linkage, nor may inline functions of the standard library be used: the linker keeps one copy of
+// those, and it must not be one that other processors cannot run.
+
+#include "loom/fusion/op.h"
+#include "loom/fusion/scalar_math.h"
+#include "loom/fusion/vector_math_list.h"
+
+// NOLINTBEGIN(readability-identifier-naming): Sleef's names
+#define LOOM_DECLARE(op, name, float_suffix, double_suffix)                                       \
+  extern "C" loom::fusion::FloatVector LOOM_SLEEF_FLOAT(name,                                     \
+                                                        float_suffix)(loom::fusion::FloatVector); \
+  extern "C" loom::fusion::DoubleVector LOOM_SLEEF_DOUBLE(                                        \
+      name, double_suffix)(loom::fusion::DoubleVector);
+LOOM_SLEEF_UNARY(LOOM_DECLARE)
+LOOM_SLEEF_ANGLE(LOOM_DECLARE)
+LOOM_DECLARE(kErf, erf, _u10, _u10)
+#undef LOOM_DECLARE
+#define LOOM_DECLARE(op, name, float_suffix, double_suffix)                     \
+  extern "C" loom::fusion::FloatVector LOOM_SLEEF_FLOAT(name, float_suffix)(    \
+      loom::fusion::FloatVector, loom::fusion::FloatVector);                    \
+  extern "C" loom::fusion::DoubleVector LOOM_SLEEF_DOUBLE(name, double_suffix)( \
+      loom::fusion::DoubleVector, loom::fusion::DoubleVector);
+LOOM_SLEEF_BINARY(LOOM_DECLARE)
+#undef LOOM_DECLARE
+// NOLINTEND(readability-identifier-naming)
+
+namespace loom::fusion {
+namespace {  // NOLINT(misc-anonymous-namespace-in-header): one copy for each instruction set
+
+/// VectorMath<op>::apply computes an operation; without operands there is none.
+template <Op op>
+struct VectorMath {
+  static constexpr int kOperands = 0;
+};
+
+#define LOOM_DEFINE(op, name, float_suffix, double_suffix)                                      \
+  template <>                                                                                   \
+  struct VectorMath<Op::op> {                                                                   \
+    static constexpr int kOperands = 1;                                                         \
+    static FloatVector apply(FloatVector a) { return LOOM_SLEEF_FLOAT(name, float_suffix)(a); } \
+    static DoubleVector apply(DoubleVector a) {                                                 \
+      return LOOM_SLEEF_DOUBLE(name, double_suffix)(a);                                         \
+    }                                                                                           \
+  };
+LOOM_SLEEF_UNARY(LOOM_DEFINE)
+#undef LOOM_DEFINE
+#define LOOM_DEFINE(op, name, float_suffix, double_suffix)      \
+  template <>                                                   \
+  struct VectorMath<Op::op> {                                   \
+    static constexpr int kOperands = 2;                         \
+    static FloatVector apply(FloatVector a, FloatVector b) {    \
+      return LOOM_SLEEF_FLOAT(name, float_suffix)(a, b);        \
+    }                                                           \
+    static DoubleVector apply(DoubleVector a, DoubleVector b) { \
+      return LOOM_SLEEF_DOUBLE(name, double_suffix)(a, b);      \
+    }                                                           \
+  };
+LOOM_SLEEF_BINARY(LOOM_DEFINE)
+#undef LOOM_DEFINE
+
+/// Sleef reduces the angles of a vector in the way that its largest lane needs. Here each lane gets
+/// the result that it would get in a vector of its own kind, so that results do not depend on which
+/// elements share a vector. The bounds are Sleef's, all lanes at a bound are above it.
+template <class Vector, class Function>
+[[gnu::always_inline]] inline Vector by_size_of_angle(Vector a, double low, double high,
+                                                      Function function) {
+  using Number = decltype(+a[0]);
+  const Vector bound_low = Vector{} + static_cast<Number>(low);
+  const Vector bound_high = Vector{} + static_cast<Number>(high);
+  const Vector size = a < 0 ? -a : a;
+  const auto small = size < bound_low, large = ~(size < bound_high), middle = ~(small | large);
+  Vector result = a;
+  if (any(reinterpret_cast<IntVector>(small))) result = function(small ? a : Vector{});
+  if (any(reinterpret_cast<IntVector>(middle))) {
+    result = small ? result : function(middle ? a : bound_low);
+  }
+  if (any(reinterpret_cast<IntVector>(large))) {
+    result = large ? function(large ? a : bound_high) : result;
+  }
+  return result;
+}
+
+#define LOOM_DEFINE(op, name, float_suffix, double_suffix)                              \
+  template <>                                                                           \
+  struct VectorMath<Op::op> {                                                           \
+    static constexpr int kOperands = 1;                                                 \
+    static FloatVector apply(FloatVector a) {                                           \
+      return by_size_of_angle(a, 125.0, 39000.0, LOOM_SLEEF_FLOAT(name, float_suffix)); \
+    }                                                                                   \
+    static DoubleVector apply(DoubleVector a) {                                         \
+      return by_size_of_angle(a, 15.0, 1e14, LOOM_SLEEF_DOUBLE(name, double_suffix));   \
+    }                                                                                   \
+  };
+LOOM_SLEEF_ANGLE(LOOM_DEFINE)
+#undef LOOM_DEFINE
+
+/// Abramowitz and Stegun 7.1.26 for float, with the same roundings as ATen's.
+template <>
+struct VectorMath<Op::kErf> {
+  static constexpr int kOperands = 1;
+
+  static FloatVector apply(FloatVector a) {
+    using Bits = int __attribute__((vector_size(sizeof(FloatVector))));
+    const FloatVector one = FloatVector{} + 1.0F;
+    const Bits sign = reinterpret_cast<Bits>(a) & (Bits{} + static_cast<int>(0x80000000U));
+    const auto size = reinterpret_cast<FloatVector>(reinterpret_cast<Bits>(a) ^ sign);
+    const FloatVector t = one / mul_add(FloatVector{} + 0.3275911F, size, one);
+    FloatVector series = FloatVector{} + 1.061405429F;
+    series = mul_add(series, t, FloatVector{} - 1.453152027F);
+    series = mul_add(series, t, FloatVector{} + 1.421413741F);
+    series = mul_add(series, t, FloatVector{} - 0.284496736F);
+    series = mul_add(series, t, FloatVector{} + 0.254829592F);
+    const FloatVector fall = LOOM_SLEEF_FLOAT(exp, _u10)(-(a * a));
+    const FloatVector result = mul_add(-fall * t, series, one);
+    return reinterpret_cast<FloatVector>(reinterpret_cast<Bits>(result) ^ sign);
+  }
+  static DoubleVector apply(DoubleVector a) { return LOOM_SLEEF_DOUBLE(erf, _u10)(a); }
+};
+
+template <>
+struct VectorMath<Op::kErfinv> {
+  static constexpr int kOperands = 1;
+
+  template <class Vector>
+  static Vector apply(Vector a) {
+    constexpr int kLanes = sizeof(Vector) / sizeof(a[0]);
+    for (int lane = 0; lane < kLanes; ++lane) a[lane] = inverse_erf(a[lane]);
+    return a;
+  }
+};
+
+}  // namespace
+}  // namespace loom::fusion
