@@ -111,6 +111,11 @@ void set_simd(Options& options, std::string_view name, std::string_view value) {
   }
 }
 
+void set_fusion_jit(Options& options, std::string_view name, std::string_view value) {
+  if (value != "0" && value != "1") reject(name, value, "'0' or '1'");
+  options.fusion_jit = value == "1";
+}
+
 constexpr std::array kTable = {
     OptionInfo{"LOOM_DEVICES", "one per NUMA node",
                "Number of devices that the host's cores are split into, 1 to 16."},
@@ -129,12 +134,14 @@ constexpr std::array kTable = {
                "When an operator takes the synchronous fallback: allow, warn or error."},
     OptionInfo{"LOOM_SIMD", "what the processor has",
                "Widest instructions that fused kernels use: scalar, avx2 or avx512."},
+    OptionInfo{"LOOM_FUSION_JIT", "1",
+               "0: fused programs are interpreted rather than compiled to machine code."},
 };
 
 using Setter = void (*)(Options&, std::string_view name, std::string_view value);
 constexpr std::array<Setter, kTable.size()> kSetters = {
-    set_devices,         set_threads, set_memory,   set_memory_limit,
-    set_launch_blocking, set_spin,    set_fallback, set_simd};
+    set_devices, set_threads,  set_memory, set_memory_limit, set_launch_blocking,
+    set_spin,    set_fallback, set_simd,   set_fusion_jit};
 
 bool belongs_to_build_or_tests(std::string_view name) {
   constexpr std::array<std::string_view, 4> kNames = {"LOOM_CHECKS", "LOOM_CORE_ONLY",

@@ -34,6 +34,7 @@ struct Options {
   std::int64_t spin_ns = 30'000;  ///< LOOM_SPIN_US (microseconds): how long an idle thread spins
   FallbackMode fallback = FallbackMode::kAllow;  ///< LOOM_FALLBACK: allow | warn | error
   SimdLimit simd = SimdLimit::kAvx512;           ///< LOOM_SIMD: scalar | avx2 | avx512
+  bool fusion_jit = true;  ///< LOOM_FUSION_JIT: fused programs are compiled to machine code
 };
 
 /// One row of the table, for documentation and for the command line's `env` listing.

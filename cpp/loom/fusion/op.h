@@ -124,13 +124,11 @@ enum class Op : std::uint8_t {
   kMulAdd,  ///< a * b + c rounded once; floating point: what ATen itself computes so (lerp,
             ///< addcmul)
 
-  // Reductions of a over the columns of a row: the result is one value for the whole row.
-  // Element i is accumulated, in ascending order, into lane i mod kReductionLanes, which is operand
-  // a
-  // then; then the upper half of the lanes into the lower half (lane j takes lane j + n/2), until
-  // one
-  // is left. Of all types but kMask. Lanes start at 0, and at the type's lowest or highest value
-  // (infinities for floating point).
+  // Reductions of a over the columns of a row: the result is one value for the whole row. Of all
+  // types but kMask. Lane i mod kReductionLanes takes element i as operand b, in ascending order;
+  // then the lower half of the lanes takes the upper half (lane j takes lane j + n/2), until one is
+  // left. Lanes start at 0, and at the type's lowest or highest value (infinities for floating
+  // point).
   kSum,
   kMax,  ///< as kMaximum
   kMin,

@@ -1,0 +1,622 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/fusion/jit/vector_code.h"
+
+namespace loom::fusion::jit {
+namespace {
+
+using Xbyak::Xmm;
+using Xbyak::Ymm;
+
+/// ymm0 to ymm11 hold values, the others are scratch. 8 lanes, or 4 if there are 64-bit values:
+/// then values of 32 bits are in xmm registers. Masks are vectors of 32-bit lanes, all bits alike.
+class Avx2 final : public VectorCode {
+ public:
+  Avx2(std::size_t bytes, void* buffer, bool wide) : VectorCode(bytes, buffer, wide ? 4 : 8) {
+    scratch_ = 12;
+  }
+
+  [[nodiscard]] int vector_registers() const noexcept override { return 12; }
+  [[nodiscard]] int mask_registers() const noexcept override { return 0; }
+  void set_tail() override;
+  void restore_tail() override {}
+  void load(DType dtype, int result, const Address& address, Access access) override;
+  void store(DType dtype, int value, const Address& address, Access access, bool exact) override;
+  void fill(Type type, int result, const Address& address) override {
+    vmovups(reg(result, type), ptr[address]);
+  }
+  void spill(Type type, int value, const Address& address) override {
+    vmovups(ptr[address], reg(value, type));
+  }
+  void broadcast(Type type, int result, const Address& address) override;
+  void save_first(Type type, int value, const Address& address) override;
+  void move(Type type, int result, int value) override {
+    if (result != value) vmovaps(reg(result, type), reg(value, type));
+  }
+  void compute(const Instruction& instruction, int result, int a, int b, int c) override;
+  void accumulate(Op op, Type type, int accumulator, int value, Access access) override;
+
+ protected:
+  void combine(Op op, Type type, const Xmm& result, const Xmm& a, const Xmm& b) override;
+
+ private:
+  // The work memory.
+  [[nodiscard]] Address tail_mask(std::size_t element) const {
+    return work_ + (element == 8 ? 32 : 0);
+  }
+  [[nodiscard]] Address tail_count() const { return work_ + 64; }
+  [[nodiscard]] Address bounce() const { return work_ + 96; }
+
+  /// A scratch register, 13 to 15, as wide as `like`.
+  [[nodiscard]] static Xmm temporary(int index, const Xmm& like) {
+    return Xmm(like.getKind(), index);
+  }
+  void broadcast_word(const Xmm& result, std::size_t offset) {
+    vbroadcastss(result, ptr[r15 + static_cast<int>(offset)]);
+  }
+  void zero(const Xmm& x) { vpxor(x, x, x); }
+
+  void load_whole(DType dtype, const Xmm& x, const Address& address);
+  void store_whole(DType dtype, const Xmm& x, const Address& address, bool streaming, bool exact);
+  void store_narrow(const Xmm& value, int size, const Address& address, bool streaming);
+  void store_vector(const Xmm& value, int bytes, const Address& address, bool streaming);
+  /// The elements of the tail, from rax to the bounce memory or back.
+  void copy_tail(std::size_t element, bool to_bounce);
+
+  void narrow_mask(const Xmm& result, const Xmm& mask);
+  void compute_mask(Op op, int result, int a, int b, int c);
+  bool compare(const Instruction& instruction, int result, int a, int b);
+  void compare_integers(Op op, Type type, const Xmm& result, const Xmm& a, const Xmm& b);
+  void convert(const Instruction& instruction, int result, int a);
+  void convert_mask(Op op, int result, int a);
+  void convert_int64(Type from, Type to, int result, int a);
+  void select(Type type, int result, int a, int b, int c);
+  bool compute_bits(const Instruction& instruction, const Xmm& result, const Xmm& a, const Xmm& b);
+  bool compute_int64(const Instruction& instruction, const Xmm& result, const Xmm& a, const Xmm& b);
+  void compute_rest(const Instruction& instruction, const Xmm& result, const Xmm& a, const Xmm& b);
+  void sign(Type type, const Xmm& result, const Xmm& a);
+  void unordered(Type type, const Xmm& result, const Xmm& a);
+  void blend(Type type, const Xmm& result, const Xmm& other, const Xmm& chosen, const Xmm& mask);
+  void extreme(bool maximum, Type type, const Xmm& result, const Xmm& a, const Xmm& b);
+  void round_to_bfloat16(const Xmm& result, const Xmm& a);
+};
+
+void Avx2::set_tail() {
+  mov(eax, lanes());
+  cmp(ecx, eax);
+  cmovg(ecx, eax);
+  mov(ptr[tail_count()], ecx);
+  vmovd(Xmm(15), ecx);
+  vpbroadcastd(Ymm(15), Xmm(15));
+  vpcmpgtd(Ymm(15), Ymm(15), ptr[r15 + static_cast<int>(offsetof(Constants, lane_numbers))]);
+  vmovups(ptr[tail_mask(4)], Ymm(15));
+  if (lanes() == 8) return;
+  vpmovsxdq(Ymm(15), Xmm(15));
+  vmovups(ptr[tail_mask(8)], Ymm(15));
+}
+
+void Avx2::copy_tail(std::size_t element, bool to_bounce) {
+  const int size = static_cast<int>(element);
+  const Address outside = rax + rcx * size - size, inside = bounce() + rcx * size - size;
+  const Address& from = to_bounce ? outside : inside;
+  const Address& to = to_bounce ? inside : outside;
+  Xbyak::Label next;
+  mov(ecx, ptr[tail_count()]);
+  L(next);
+  if (size == 1) {
+    movzx(r14d, byte[from]);
+    mov(byte[to], r14b);
+  } else {
+    movzx(r14d, word[from]);
+    mov(word[to], r14w);
+  }
+  dec(ecx);
+  jnz(next);
+}
+
+void Avx2::load_whole(DType dtype, const Xmm& x, const Address& address) {
+  switch (dtype) {
+    case DType::kBool: {
+      const Xmm none = temporary(15, x);
+      zero(none);
+      vpmovzxbd(x, ptr[address]);
+      return vpcmpgtd(x, x, none);
+    }
+    case DType::kUInt8:
+      return vpmovzxbd(x, ptr[address]);
+    case DType::kInt8:
+      return vpmovsxbd(x, ptr[address]);
+    case DType::kInt16:
+      return vpmovsxwd(x, ptr[address]);
+    case DType::kHalf:
+      return vcvtph2ps(x, ptr[address]);
+    case DType::kBFloat16:
+      vpmovzxwd(x, ptr[address]);
+      return vpslld(x, x, 16);
+    default:
+      return vmovups(x, ptr[address]);
+  }
+}
+
+void Avx2::load(DType dtype, int result, const Address& address, Access access) {
+  const Xmm x = reg(result, register_type(dtype));
+  if (access != Access::kTail) return load_whole(dtype, x, address);
+  const std::size_t size = fusion::size_of(dtype);
+  if (size < 4) {
+    lea(rax, ptr[address]);
+    copy_tail(size, true);
+    return load_whole(dtype, x, bounce());
+  }
+  const Xmm mask = temporary(15, x);
+  vmovups(mask, ptr[tail_mask(size)]);
+  size == 8 ? vmaskmovpd(x, mask, ptr[address]) : vmaskmovps(x, mask, ptr[address]);
+}
+
+void Avx2::store_vector(const Xmm& value, int bytes, const Address& address, bool streaming) {
+  const Xmm x = sized(value.getIdx(), bytes);
+  if (bytes == 4) {
+    vmovd(dword[address], x);
+  } else if (bytes == 8) {
+    vmovq(ptr[address], x);
+  } else if (streaming) {
+    vmovntps(ptr[address], x);
+  } else {
+    vmovups(ptr[address], x);
+  }
+}
+
+/// The lower `size` bytes (1 or 2) of lanes of which the others are 0. Clobbers ymm13.
+void Avx2::store_narrow(const Xmm& value, int size, const Address& address, bool streaming) {
+  const Xmm low(value.getIdx()), high(13);
+  if (lanes() == 8) {
+    vextractf128(high, Ymm(value.getIdx()), 1);
+    vpackusdw(low, low, high);
+  } else {
+    vpackusdw(low, low, low);
+  }
+  if (size == 1) vpackuswb(low, low, low);
+  store_vector(low, lanes() * size, address, streaming);
+}
+
+void Avx2::store_whole(DType dtype, const Xmm& x, const Address& address, bool streaming,
+                       bool exact) {
+  const Xmm t = temporary(15, x);
+  const int size = static_cast<int>(fusion::size_of(dtype));
+  switch (dtype) {
+    case DType::kBool:
+      vpsrld(t, x, 31);
+      return store_narrow(t, size, address, streaming);
+    case DType::kHalf: {
+      constexpr int kToNearest = 0;
+      vcvtps2ph(Xmm(15), x, kToNearest);
+      return store_vector(t, lanes() * size, address, streaming);
+    }
+    case DType::kBFloat16:
+      if (!exact) round_to_bfloat16(t, x);
+      vpsrld(t, exact ? x : t, 16);
+      return store_narrow(t, size, address, streaming);
+    case DType::kUInt8:
+    case DType::kInt8:
+    case DType::kInt16:
+      broadcast_word(t, size == 1 ? offsetof(Constants, low_byte) : offsetof(Constants, low_half));
+      vpand(t, t, x);
+      return store_narrow(t, size, address, streaming);
+    default:
+      return store_vector(x, lanes() * size, address, streaming);
+  }
+}
+
+void Avx2::store(DType dtype, int value, const Address& address, Access access, bool exact) {
+  const Xmm x = reg(value, register_type(dtype));
+  const std::size_t size = fusion::size_of(dtype);
+  if (access != Access::kTail) {
+    return store_whole(dtype, x, address, access == Access::kStreaming, exact);
+  }
+  if (size < 4) {
+    store_whole(dtype, x, bounce(), false, exact);
+    lea(rax, ptr[address]);
+    return copy_tail(size, false);
+  }
+  const Xmm mask = temporary(15, x);
+  vmovups(mask, ptr[tail_mask(size)]);
+  size == 8 ? vmaskmovpd(ptr[address], mask, x) : vmaskmovps(ptr[address], mask, x);
+}
+
+void Avx2::broadcast(Type type, int result, const Address& address) {
+  const Xmm x = reg(result, type);
+  size_of(type) == 8 ? vpbroadcastq(x, ptr[address]) : vbroadcastss(x, ptr[address]);
+}
+
+void Avx2::save_first(Type type, int value, const Address& address) {
+  size_of(type) == 8 ? vmovsd(ptr[address], Xmm(value)) : vmovss(ptr[address], Xmm(value));
+}
+
+void Avx2::unordered(Type type, const Xmm& result, const Xmm& a) {
+  constexpr int kUnordered = 3;
+  type == Type::kFloat ? vcmpps(result, a, a, kUnordered) : vcmppd(result, a, a, kUnordered);
+}
+
+/// mask ? chosen : other, for lanes as wide as those of `type`.
+void Avx2::blend(Type type, const Xmm& result, const Xmm& other, const Xmm& chosen,
+                 const Xmm& mask) {
+  size_of(type) == 8 ? vblendvpd(result, other, chosen, mask)
+                     : vblendvps(result, other, chosen, mask);
+}
+
+/// A NaN if one is; of equals, b.
+void Avx2::extreme(bool maximum, Type type, const Xmm& result, const Xmm& a, const Xmm& b) {
+  const Xmm t = temporary(14, result), u = temporary(15, result);
+  switch (type) {
+    case Type::kInt32:
+      return maximum ? vpmaxsd(result, a, b) : vpminsd(result, a, b);
+    case Type::kInt64:
+      maximum ? vpcmpgtq(t, a, b) : vpcmpgtq(t, b, a);
+      return blend(type, result, b, a, t);
+    case Type::kFloat:
+      maximum ? vmaxps(t, a, b) : vminps(t, a, b);  // b if one is a NaN
+      break;
+    default:
+      maximum ? vmaxpd(t, a, b) : vminpd(t, a, b);
+  }
+  unordered(type, u, a);
+  blend(type, result, t, a, u);
+}
+
+void Avx2::combine(Op op, Type type, const Xmm& result, const Xmm& a, const Xmm& b) {
+  if (op != Op::kSum) return extreme(op == Op::kMax, type, result, a, b);
+  switch (type) {
+    case Type::kInt32:
+      return vpaddd(result, a, b);
+    case Type::kInt64:
+      return vpaddq(result, a, b);
+    case Type::kFloat:
+      return vaddps(result, a, b);
+    default:
+      return vaddpd(result, a, b);
+  }
+}
+
+void Avx2::accumulate(Op op, Type type, int accumulator, int value, Access access) {
+  const Xmm into = reg(accumulator, type), x = reg(value, type);
+  if (access != Access::kTail) return combine(op, type, into, into, x);
+  const Xmm t = reg(13, type), mask = reg(14, type);
+  combine(op, type, t, into, x);
+  vmovups(mask, ptr[tail_mask(size_of(type))]);
+  blend(type, into, into, t, mask);
+}
+
+void Avx2::round_to_bfloat16(const Xmm& result, const Xmm& a) {
+  const Xmm t = temporary(13, a), number = temporary(14, a);
+  vpsrld(t, a, 16);
+  broadcast_word(number, offsetof(Constants, odd));
+  vpand(t, t, number);
+  vpaddd(t, t, a);
+  broadcast_word(number, offsetof(Constants, half_ulp));
+  vpaddd(t, t, number);
+  broadcast_word(number, offsetof(Constants, high_half));
+  vpand(t, t, number);
+  unordered(Type::kFloat, number, a);
+  broadcast_word(result, offsetof(Constants, quiet_nan));
+  vblendvps(result, t, result, number);
+}
+
+/// 64-bit lanes to 32-bit lanes, the lower half of each.
+void Avx2::narrow_mask(const Xmm& result, const Xmm& mask) {
+  constexpr int kEven = 0x88;
+  vextractf128(Xmm(13), Ymm(mask.getIdx()), 1);
+  vshufps(Xmm(result.getIdx()), Xmm(mask.getIdx()), Xmm(13), kEven);
+}
+
+void Avx2::compare_integers(Op op, Type type, const Xmm& result, const Xmm& a, const Xmm& b) {
+  const bool wide = type == Type::kInt64;
+  const auto greater = [&](const Xmm& x, const Xmm& y) {
+    wide ? vpcmpgtq(result, x, y) : vpcmpgtd(result, x, y);
+  };
+  const auto negate = [&] {
+    const Xmm ones = temporary(15, result);
+    vpcmpeqd(ones, ones, ones);
+    vpxor(result, result, ones);
+  };
+  switch (op) {
+    case Op::kGt:
+      return greater(a, b);
+    case Op::kLt:
+      return greater(b, a);
+    case Op::kLe:
+      greater(a, b);
+      return negate();
+    case Op::kGe:
+      greater(b, a);
+      return negate();
+    default:
+      wide ? vpcmpeqq(result, a, b) : vpcmpeqd(result, a, b);
+      if (op == Op::kNe) negate();
+  }
+}
+
+/// Operations on vectors whose result is a mask.
+bool Avx2::compare(const Instruction& instruction, int result, int a, int b) {
+  constexpr std::uint8_t kFloating[] = {0x00, 0x04, 0x11, 0x12, 0x1E, 0x1D};  // for vcmpps
+  const Type type = instruction.type;
+  const bool wide = size_of(type) == 8;
+  const Xmm x = reg(a, type), t = reg(14, type);
+  Op op = instruction.op;
+  Xmm y = reg(b, type);
+  if (op == Op::kToMask) {
+    op = Op::kNe;
+    y = reg(15, type);
+    zero(y);
+  } else if (op != Op::kIsNan && (op < Op::kEq || op > Op::kGe)) {
+    return false;
+  }
+  if (op == Op::kIsNan) {
+    unordered(type, t, x);
+  } else if (type == Type::kInt32 || type == Type::kInt64) {
+    compare_integers(op, type, t, x, y);
+  } else {
+    const std::uint8_t predicate =
+        kFloating[static_cast<std::size_t>(op) - static_cast<std::size_t>(Op::kEq)];
+    wide ? vcmppd(t, x, y, predicate) : vcmpps(t, x, y, predicate);
+  }
+  const Xmm r = reg(result, Type::kMask);
+  wide ? narrow_mask(r, t) : vmovaps(r, t);
+  return true;
+}
+
+void Avx2::select(Type type, int result, int a, int b, int c) {
+  Xmm mask = reg(a, Type::kMask);
+  if (size_of(type) == 8) {
+    vpmovsxdq(Ymm(15), mask);
+    mask = Ymm(15);
+  }
+  blend(type, reg(result, type), reg(c, type), reg(b, type), mask);
+}
+
+void Avx2::compute_mask(Op op, int result, int a, int b, int c) {
+  const Type type = Type::kMask;
+  const Xmm r = reg(result, type), x = reg(a, type), y = reg(b, type), t = reg(15, type);
+  switch (op) {
+    case Op::kNot:
+      vpcmpeqd(t, t, t);
+      return vpxor(r, x, t);
+    case Op::kAnd:
+      return vpand(r, x, y);
+    case Op::kOr:
+      return vpor(r, x, y);
+    case Op::kXor:
+    case Op::kNe:
+      return vpxor(r, x, y);
+    case Op::kEq:
+      return vpcmpeqd(r, x, y);
+    case Op::kSelect:
+      return select(type, result, a, b, c);
+    case Op::kToMask:
+      return move(type, result, a);
+    default:
+      return convert_mask(op, result, a);
+  }
+}
+
+void Avx2::convert_mask(Op op, int result, int a) {
+  const Type type = result_type(op, Type::kMask);
+  const Xmm r = reg(result, type), mask = reg(15, type);
+  if (size_of(type) == 8) {
+    vpmovsxdq(mask, reg(a, Type::kMask));
+  } else {
+    vmovaps(mask, reg(a, Type::kMask));
+  }
+  broadcast(type, result, number(Number::kOne, type));
+  vpand(r, r, mask);
+}
+
+/// One lane at a time: there are no such instructions for vectors.
+void Avx2::convert_int64(Type from, Type to, int result, int a) {
+  const int step = static_cast<int>(size_of(from)), out = static_cast<int>(size_of(to));
+  const Xmm x(14);
+  spill(from, a, bounce());
+  zero(x);
+  for (int k = 0; k < lanes(); ++k) {
+    // In an order in which no result is stored over what is still to be read.
+    const int i = out > step ? lanes() - 1 - k : k;
+    const Address in_lane = bounce() + i * step, out_lane = bounce() + i * out;
+    if (from == Type::kInt64) {
+      mov(rax, ptr[in_lane]);
+      if (to == Type::kFloat) {
+        vcvtsi2ss(x, x, rax);
+        vmovss(ptr[out_lane], x);
+      } else {
+        vcvtsi2sd(x, x, rax);
+        vmovsd(ptr[out_lane], x);
+      }
+    } else {
+      from == Type::kFloat ? vcvttss2si(rax, ptr[in_lane]) : vcvttsd2si(rax, ptr[in_lane]);
+      mov(ptr[out_lane], rax);
+    }
+  }
+  fill(to, result, bounce());
+}
+
+void Avx2::convert(const Instruction& instruction, int result, int a) {
+  const Type from = instruction.type, to = result_type(instruction.op, from);
+  if (from == to) return move(from, result, a);
+  const Xmm r = reg(result, to), x = reg(a, from);
+  const bool from_float = from == Type::kFloat, from_int = from == Type::kInt32;
+  if (to == Type::kInt64) {
+    return from_int ? vpmovsxdq(r, x) : convert_int64(from, to, result, a);
+  }
+  if (from == Type::kInt64) {
+    return to == Type::kInt32 ? narrow_mask(r, x) : convert_int64(from, to, result, a);
+  }
+  switch (to) {
+    case Type::kInt32:
+      return from_float ? vcvttps2dq(r, x) : vcvttpd2dq(r, x);
+    case Type::kFloat:
+      return from_int ? vcvtdq2ps(r, x) : vcvtpd2ps(r, x);
+    default:
+      return from_int ? vcvtdq2pd(r, x) : vcvtps2pd(r, x);
+  }
+}
+
+bool Avx2::compute_int64(const Instruction& instruction, const Xmm& result, const Xmm& a,
+                         const Xmm& b) {
+  if (instruction.type != Type::kInt64) return false;
+  const Ymm t(14), u(15);
+  switch (instruction.op) {
+    case Op::kAdd:
+      vpaddq(result, a, b);
+      return true;
+    case Op::kSub:
+      vpsubq(result, a, b);
+      return true;
+    case Op::kMul:  // low halves, and both products of a high and a low half shifted up
+      vpsrlq(t, a, 32);
+      vpmuludq(t, t, b);
+      vpsrlq(u, b, 32);
+      vpmuludq(u, u, a);
+      vpaddq(t, t, u);
+      vpsllq(t, t, 32);
+      vpmuludq(u, a, b);
+      vpaddq(result, t, u);
+      return true;
+    case Op::kNeg:
+    case Op::kAbs:
+      zero(t);
+      vpsubq(t, t, a);
+      if (instruction.op == Op::kNeg) {
+        vmovaps(result, t);
+      } else {
+        vblendvpd(result, a, t, a);
+      }
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// Operations on the bits of a number.
+bool Avx2::compute_bits(const Instruction& instruction, const Xmm& result, const Xmm& a,
+                        const Xmm& b) {
+  const Type type = instruction.type;
+  const bool is_int = type == Type::kInt32 || type == Type::kInt64;
+  const Xmm t = reg(14, type), u = reg(15, type);
+  switch (instruction.op) {
+    case Op::kNeg:
+      if (is_int) {
+        zero(t);
+        vpsubd(result, t, a);
+      } else {
+        broadcast(type, 14, number(Number::kSignBit, type));
+        vpxor(result, a, t);
+      }
+      return true;
+    case Op::kAbs:
+      if (is_int) {
+        vpabsd(result, a);
+      } else {
+        broadcast(type, 14, number(Number::kOtherBits, type));
+        vpand(result, a, t);
+      }
+      return true;
+    case Op::kCopySign:
+      broadcast(type, 14, number(Number::kOtherBits, type));
+      vpand(u, t, a);
+      vpandn(t, t, b);
+      vpor(result, t, u);
+      return true;
+    case Op::kNot:
+      vpcmpeqd(t, t, t);
+      vpxor(result, a, t);
+      return true;
+    case Op::kAnd:
+      vpand(result, a, b);
+      return true;
+    case Op::kOr:
+      vpor(result, a, b);
+      return true;
+    case Op::kXor:
+      vpxor(result, a, b);
+      return true;
+    case Op::kWrapUInt8:
+      broadcast_word(t, offsetof(Constants, low_byte));
+      vpand(result, a, t);
+      return true;
+    default:
+      return false;
+  }
+}
+
+void Avx2::sign(Type type, const Xmm& result, const Xmm& a) {
+  const Xmm above = temporary(13, a), below = temporary(14, a), none = temporary(15, a);
+  zero(none);
+  if (type == Type::kInt32 || type == Type::kInt64) {
+    const bool wide = type == Type::kInt64;
+    wide ? vpcmpgtq(above, a, none) : vpcmpgtd(above, a, none);
+    wide ? vpcmpgtq(below, none, a) : vpcmpgtd(below, none, a);
+    return wide ? vpsubq(result, below, above) : vpsubd(result, below, above);
+  }
+  constexpr int kLess = 0x11;
+  const bool wide = type == Type::kDouble;
+  wide ? vcmppd(above, none, a, kLess) : vcmpps(above, none, a, kLess);
+  wide ? vcmppd(below, a, none, kLess) : vcmpps(below, a, none, kLess);
+  broadcast(type, 15, number(Number::kOne, type));
+  vpand(above, above, none);
+  broadcast(type, 15, number(Number::kMinusOne, type));
+  vpand(below, below, none);
+  vpor(result, above, below);
+}
+
+void Avx2::compute_rest(const Instruction& instruction, const Xmm& result, const Xmm& a,
+                        const Xmm& b) {
+  const Type type = instruction.type;
+  const Op op = instruction.op;
+  const bool wide = size_of(type) == 8;
+  const Xmm t = reg(14, type), u = reg(15, type);
+  switch (op) {
+    case Op::kSign:
+      return sign(type, result, a);
+    case Op::kFloor:
+    case Op::kCeil:
+    case Op::kRound:
+    case Op::kTrunc:
+      return wide ? vroundpd(result, a, rounding_of(op)) : vroundps(result, a, rounding_of(op));
+    case Op::kRoundHalf:
+      vcvtps2ph(Xmm(15), a, 0);
+      return vcvtph2ps(result, Xmm(15));
+    case Op::kRoundBFloat16:
+      round_to_bfloat16(u, a);
+      return vmovaps(result, u);
+    case Op::kMaximum:
+    case Op::kMinimum:
+      return extreme(op == Op::kMaximum, type, result, a, b);
+    default: {  // kFMax, kFMin: the vector instruction gives b if one is a NaN
+      const bool maximum = op == Op::kFMax;
+      if (wide) {
+        maximum ? vmaxpd(t, a, b) : vminpd(t, a, b);
+      } else {
+        maximum ? vmaxps(t, a, b) : vminps(t, a, b);
+      }
+      unordered(type, u, b);
+      return blend(type, result, t, a, u);
+    }
+  }
+}
+
+void Avx2::compute(const Instruction& instruction, int result, int a, int b, int c) {
+  const Type type = instruction.type;
+  const Op op = instruction.op;
+  if (type == Type::kMask) return compute_mask(op, result, a, b, c);
+  if (compare(instruction, result, a, b)) return;
+  if (op >= Op::kToInt32 && op <= Op::kToDouble) return convert(instruction, result, a);
+  if (op == Op::kSelect) return select(type, result, a, b, c);
+  const Xmm r = reg(result, type), x = reg(a, type), y = reg(b, type), z = reg(c, type);
+  if (compute_alike(instruction, r, x, y, z) || compute_int64(instruction, r, x, y)) return;
+  if (compute_bits(instruction, r, x, y)) return;
+  compute_rest(instruction, r, x, y);
+}
+
+}  // namespace
+
+std::unique_ptr<VectorCode> make_avx2(std::size_t bytes, void* buffer, bool wide) {
+  return std::make_unique<Avx2>(bytes, buffer, wide);
+}
+
+}  // namespace loom::fusion::jit

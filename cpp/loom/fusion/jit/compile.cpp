@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/fusion/jit/compile.h"
+
+#include "loom/base/options.h"
+#include "loom/fusion/jit/code.h"
+#include "loom/fusion/jit/program.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace loom::fusion {
+namespace jit {
+namespace {
+
+class JitKernel final : public Kernel {
+ public:
+  JitKernel(Code code, std::size_t scratch_per_column)
+      : code_(std::move(code)), scratch_per_column_(scratch_per_column) {}
+
+  void run(const Arguments& arguments) const noexcept override {
+    if (arguments.rows <= 0) return;
+    reinterpret_cast<void (*)(const Arguments*)>(const_cast<void*>(code_.entry()))(&arguments);
+  }
+
+  [[nodiscard]] std::size_t scratch_bytes(std::int64_t columns) const noexcept override {
+    constexpr auto kLanes = static_cast<std::size_t>(kReductionLanes);
+    return (static_cast<std::size_t>(columns) + kLanes - 1) / kLanes * kLanes * scratch_per_column_;
+  }
+
+ private:
+  const Code code_;
+  const std::size_t scratch_per_column_;
+};
+
+/// Whether the functions that the body needs are there.
+bool has_functions(SimdLevel level, const Body& body, const Plan& plan) {
+  if (plan.calls && level != simd_level()) return false;
+  for (std::size_t i = 0; i < body.instructions.size(); ++i) {
+    const auto [op, type, a, b, c] = body.instructions[i];
+    const bool called = plan.needed[body.first_result() + i] && is_function(op);
+    if (called && vector_function(op, type) == nullptr) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+SimdLevel widest_level() noexcept {
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                    __builtin_cpu_supports("f16c") && __builtin_cpu_supports("bmi2");
+  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  if (!avx2) return SimdLevel::kScalar;
+  return avx512 ? SimdLevel::kAvx512 : SimdLevel::kAvx2;
+}
+
+std::shared_ptr<const Kernel> compile_for(SimdLevel level, const Body& body) {
+  constexpr std::size_t kMostBytes = 96 * 1024;
+  const Plan plan = make_plan(body);
+  if (!has_functions(level, body, plan)) return nullptr;
+  const std::unique_ptr<std::byte[]> buffer(new std::byte[kMostBytes]);
+  try {
+    const std::unique_ptr<VectorCode> code = level == SimdLevel::kAvx512
+                                                 ? make_avx512(kMostBytes, buffer.get(), plan.wide)
+                                                 : make_avx2(kMostBytes, buffer.get(), plan.wide);
+    Program(body, plan, *code).emit();
+    Code memory(std::span<const std::byte>(buffer.get(), code->getSize()));
+    if (memory.entry() == nullptr) return nullptr;
+    std::size_t scratch = 0;
+    for (const ValueId value : plan.stashed) scratch += size_of(plan.analysis.values[value].type);
+    return std::make_shared<JitKernel>(std::move(memory), scratch);
+  } catch (const Xbyak::Error&) {
+    return nullptr;  // more code than there is room for
+  }
+}
+
+}  // namespace jit
+
+namespace {
+
+SimdLevel level_of_process() {
+  if (!options().fusion_jit) return SimdLevel::kScalar;
+  const SimdLevel limit = options().simd == SimdLimit::kAvx512 ? SimdLevel::kAvx512
+                          : options().simd == SimdLimit::kAvx2 ? SimdLevel::kAvx2
+                                                               : SimdLevel::kScalar;
+  return std::min(limit, jit::widest_level());
+}
+
+}  // namespace
+
+std::shared_ptr<const Kernel> compile(const Body& body) {
+  static const SimdLevel level = level_of_process();
+  if (level == SimdLevel::kScalar) return nullptr;
+  return jit::compile_for(level, body);
+}
+
+}  // namespace loom::fusion

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Machine code against a kernel that computes one number at a time: the same bits.
+#include "loom/fusion/jit/compile.h"
+#include "loom/fusion/kernel.h"
+
+#include <gtest/gtest.h>
+
+#include "support/body_data.h"
+#include "support/guarded_memory.h"
+#include "support/random_body.h"
+#include "support/scalar_kernel.h"
+#include "support/vector_call.h"
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace loom::fusion {
+namespace {
+
+using testing::BodyData;
+using testing::RunShape;
+using testing::ScalarKernel;
+
+/// One test for each instruction set that the processor has.
+class JitTest : public ::testing::TestWithParam<SimdLevel> {
+ protected:
+  void SetUp() override {
+    if (GetParam() > jit::widest_level()) GTEST_SKIP() << "the processor has no such instructions";
+  }
+
+  static std::shared_ptr<const Kernel> make(const Body& body) {
+    return jit::compile_for(GetParam(), body);
+  }
+
+  /// Runs the body both ways and compares.
+  static void expect_same(const Body& body, RunShape shape, std::uint64_t seed = 1,
+                          bool in_place = false) {
+    const std::shared_ptr<const Kernel> kernel = make(body);
+    ASSERT_NE(kernel, nullptr) << to_string(body);
+    expect_same_from(*kernel, body, shape, seed, in_place);
+  }
+
+  static void expect_same_from(const Kernel& kernel, const Body& body, RunShape shape,
+                               std::uint64_t seed = 1, bool in_place = false) {
+    BodyData machine(body, shape, seed, in_place), scalar(body, shape, seed, in_place);
+    machine.run(kernel);
+    scalar.run(ScalarKernel(body, testing::call_vector_function));
+    EXPECT_EQ(machine.difference(scalar), "")
+        << shape.rows << " rows of " << shape.columns << ", seed " << seed
+        << (in_place ? ", in place\n" : "\n") << to_string(body);
+  }
+};
+
+Instruction step(Op op, int a, int b = 0, int c = 0, Type type = Type::kFloat) {
+  return {.op = op,
+          .type = type,
+          .a = static_cast<ValueId>(a),
+          .b = static_cast<ValueId>(b),
+          .c = static_cast<ValueId>(c)};
+}
+
+/// relu(x * a + b)
+Body relu_body() {
+  return {.inputs = {{}},
+          .params = {Type::kFloat, Type::kFloat, Type::kFloat},
+          .instructions = {step(Op::kMul, 0, 1), step(Op::kAdd, 4, 2), step(Op::kMaximum, 5, 3)},
+          .outputs = {{.value = 6}}};
+}
+
+/// (x - mean) / sqrt(mean of squares + epsilon)
+Body normalise_body() {
+  return {.inputs = {{}},
+          .params = {Type::kFloat, Type::kFloat},  // 1 / columns, epsilon
+          .instructions = {step(Op::kSum, 0), step(Op::kMul, 3, 1), step(Op::kSub, 0, 4),
+                           step(Op::kMul, 5, 5), step(Op::kSum, 6), step(Op::kMul, 7, 1),
+                           step(Op::kAdd, 8, 2), step(Op::kRsqrt, 9), step(Op::kMul, 5, 10)},
+          .outputs = {{.value = 11}, {.value = 4, .uniform = true}}};
+}
+
+TEST_P(JitTest, TailsOfAllLengthsAreRight) {
+  const auto relu = make(relu_body()), normalise = make(normalise_body());
+  ASSERT_TRUE(relu != nullptr && normalise != nullptr);
+  for (std::int64_t columns = 0; columns <= 200; ++columns) {
+    expect_same_from(*relu, relu_body(), {.rows = 3, .columns = columns, .padding = 3});
+    expect_same_from(*normalise, normalise_body(), {.rows = 2, .columns = columns, .padding = 5});
+  }
+}
+
+/// The operation on elements, on a uniform operand, and its result stored to all dtypes.
+Body body_of(Op op, Type type, std::size_t variant) {
+  Body body;
+  const auto some_dtype = [](Type of) {
+    switch (of) {
+      case Type::kMask:
+        return DType::kBool;
+      case Type::kInt32:
+        return DType::kInt32;
+      case Type::kInt64:
+        return DType::kInt64;
+      case Type::kFloat:
+        return DType::kFloat;
+      default:
+        return DType::kDouble;
+    }
+  };
+  const int operands = operand_count(op);
+  for (int i = 0; i < operands; ++i) {
+    const Type operand = op == Op::kSelect && i == 0 ? Type::kMask : type;
+    body.inputs.push_back({some_dtype(operand), variant == static_cast<std::size_t>(i) + 1});
+  }
+  body.instructions.push_back(step(op, 0, 1, 2, type));
+  const auto result = static_cast<ValueId>(operands);
+  for (const DType dtype : testing::kAllDTypes) {
+    if (register_type(dtype) == result_type(op, type)) body.outputs.push_back({result, dtype});
+  }
+  return body;
+}
+
+TEST_P(JitTest, EveryOperationGivesTheBitsThatItShould) {
+  for (int i = 0; i < static_cast<int>(Op::kSum); ++i) {
+    const auto op = static_cast<Op>(i);
+    for (const Type type : testing::kAllTypes) {
+      if (!is_defined(op, type) || testing::is_function(op)) continue;
+      for (std::size_t variant = 0; variant <= 3; ++variant) {
+        if (variant > static_cast<std::size_t>(operand_count(op))) break;
+        const Body body = body_of(op, type, variant);
+        expect_same(body, {.rows = 5, .columns = 333});
+      }
+    }
+  }
+}
+
+TEST_P(JitTest, EveryTypeInMemoryIsLoadedAndStored) {
+  for (const DType from : testing::kAllDTypes) {
+    for (const DType to : testing::kAllDTypes) {
+      if (register_type(from) != register_type(to)) continue;
+      for (const bool uniform : {false, true}) {
+        Body body;
+        body.inputs = {{.dtype = from}, {.dtype = from, .uniform = true}};
+        body.outputs = {{.value = 0, .dtype = to},
+                        {.value = 1, .dtype = to, .uniform = uniform},
+                        {.value = 0, .dtype = from}};
+        for (const bool streaming : {false, true}) {
+          body.streaming = streaming;
+          for (const std::int64_t columns : {1, 7, 8, 15, 16, 17, 63, 64, 65, 128, 1000}) {
+            expect_same(body, {.rows = 3, .columns = columns});
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(JitTest, RandomBodies) {
+  const testing::RandomBodyLimits all{.functions = false};
+  const testing::RandomBodyLimits floats{
+      .instructions = 40, .reductions = 4, .functions = false, .all_types = false};
+  for (std::uint64_t seed = 0; seed < 3000; ++seed) {
+    const Body body = testing::random_body(seed, seed % 2 == 0 ? all : floats);
+    const auto kernel = make(body);
+    ASSERT_NE(kernel, nullptr);
+    const auto columns = static_cast<std::int64_t>(seed * 7 % 300);
+    expect_same_from(*kernel, body, {.rows = 3, .columns = columns, .padding = 2}, seed,
+                     seed % 3 == 0);
+    if (HasFailure()) return;
+  }
+}
+
+/// Runs the body on operands of which each begins or ends where memory does.
+void run_guarded(const Kernel& kernel, const Body& body, std::int64_t columns, bool at_end,
+                 std::vector<std::vector<std::byte>>& results) {
+  testing::Dice dice(static_cast<std::uint64_t>(columns));
+  std::vector<std::unique_ptr<testing::GuardedMemory>> memory;
+  std::vector<Place> inputs, outputs;
+  const auto add = [&](std::vector<Place>& to, DType dtype) {
+    const std::size_t bytes = size_of(dtype) * static_cast<std::size_t>(columns);
+    memory.push_back(std::make_unique<testing::GuardedMemory>(bytes, at_end));
+    to.push_back({memory.back()->data(), 0});
+  };
+  for (const Input& input : body.inputs) {
+    add(inputs, input.dtype);
+    for (std::int64_t i = 0; i < columns; ++i) {
+      store_interesting(dice, input.dtype,
+                        inputs.back().data + i * static_cast<std::int64_t>(size_of(input.dtype)));
+    }
+  }
+  for (const Output& output : body.outputs) add(outputs, output.dtype);
+  kernel.run({.rows = 1,
+              .columns = columns,
+              .inputs = inputs.data(),
+              .outputs = outputs.data(),
+              .params = nullptr,
+              .scratch = nullptr});
+  results.clear();
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const std::size_t bytes = size_of(body.outputs[i].dtype) * static_cast<std::size_t>(columns);
+    results.emplace_back(outputs[i].data, outputs[i].data + bytes);
+  }
+}
+
+TEST_P(JitTest, TouchesNothingOutsideOfARow) {
+  for (const DType dtype : testing::kAllDTypes) {
+    Body body;
+    body.inputs = {{.dtype = dtype}, {.dtype = dtype}};
+    body.outputs = {{.value = 0, .dtype = dtype}, {.value = 1, .dtype = dtype}};
+    const auto kernel = make(body);
+    ASSERT_NE(kernel, nullptr);
+    for (std::int64_t columns = 1; columns <= 130; ++columns) {
+      for (const bool at_end : {false, true}) {
+        std::vector<std::vector<std::byte>> machine, scalar;
+        run_guarded(*kernel, body, columns, at_end, machine);
+        run_guarded(ScalarKernel(body), body, columns, at_end, scalar);
+        for (std::size_t i = 0; i < machine.size(); ++i) {
+          for (std::size_t at = 0; at < machine[i].size(); at += size_of(dtype)) {
+            ASSERT_TRUE(testing::same_element(dtype, &machine[i][at], &scalar[i][at]));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(JitTest, RowsMayBeTheSameOrBackwards) {
+  const auto kernel = make(relu_body());
+  ASSERT_NE(kernel, nullptr);
+  constexpr std::int64_t kColumns = 37;
+  std::vector<float> from(3 * kColumns), forward(3 * kColumns), backward(3 * kColumns),
+      last(kColumns);
+  for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<float>(i) - 40.0F;
+  const std::vector<Param> params = {{.float32 = 0.5F}, {.float32 = 2}, {.float32 = 0}};
+  const auto run = [&](float* in, std::int64_t in_stride, float* out, std::int64_t out_stride) {
+    const Place input{reinterpret_cast<std::byte*>(in), in_stride * 4};
+    const Place output{reinterpret_cast<std::byte*>(out), out_stride * 4};
+    kernel->run({.rows = 3,
+                 .columns = kColumns,
+                 .inputs = &input,
+                 .outputs = &output,
+                 .params = params.data(),
+                 .scratch = nullptr});
+  };
+  run(from.data(), kColumns, forward.data(), kColumns);
+  run(from.data() + 2 * kColumns, -kColumns, backward.data() + 2 * kColumns, -kColumns);
+  EXPECT_EQ(forward, backward);
+  run(from.data(), kColumns, last.data(), 0);
+  EXPECT_EQ(last, std::vector<float>(forward.end() - kColumns, forward.end()));
+  run(from.data(), 0, backward.data(), kColumns);
+  EXPECT_EQ(std::vector<float>(backward.end() - kColumns, backward.end()),
+            std::vector<float>(forward.begin(), forward.begin() + kColumns));
+}
+
+/// More values at once than there are registers; `middle` comes while all are alive.
+Body crowded_body(Type type, Op middle) {
+  Body body;
+  body.inputs = {{.dtype = type == Type::kFloat ? DType::kFloat : DType::kDouble}};
+  body.params = {type};
+  int last = 0;
+  const auto add = [&](Op op, int a, int b) {
+    body.instructions.push_back(step(op, a, b, 0, type));
+    last = static_cast<int>(body.value_count()) - 1;
+    return last;
+  };
+  std::vector<int> alive;
+  for (int i = 0; i < 45; ++i) alive.push_back(add(i % 2 == 0 ? Op::kAdd : Op::kMul, last, 1));
+  add(middle, last, 1);
+  for (const int value : alive) add(Op::kSub, last, value);
+  body.outputs = {{.value = static_cast<ValueId>(last), .dtype = body.inputs[0].dtype}};
+  return body;
+}
+
+TEST_P(JitTest, MoreValuesThanRegisters) {
+  for (const Type type : {Type::kFloat, Type::kDouble}) {
+    for (const std::int64_t columns : {1, 16, 100}) {
+      expect_same(crowded_body(type, Op::kMul), {.rows = 2, .columns = columns});
+    }
+  }
+}
+
+TEST_P(JitTest, MoreMasksThanRegisters) {
+  Body body;
+  body.inputs = {{}};
+  for (int i = 0; i < 16; ++i) body.params.push_back(Type::kFloat);
+  for (int i = 0; i < 16; ++i) body.instructions.push_back(step(Op::kLt, 0, 1 + i));
+  for (int i = 0; i < 16; ++i) {
+    const int chosen = i == 0 ? 0 : 32 + i;
+    body.instructions.push_back(step(Op::kSelect, 17 + i, chosen, 1 + (i * 7) % 16));
+  }
+  body.outputs = {{.value = 48}, {.value = 20, .dtype = DType::kBool}};
+  expect_same(body, {.rows = 2, .columns = 100});
+}
+
+TEST_P(JitTest, ValuesOutliveCalls) {
+  if (GetParam() != simd_level()) GTEST_SKIP() << "functions are for the widest instructions only";
+  for (const Type type : {Type::kFloat, Type::kDouble}) {
+    for (const Op op : {Op::kExp, Op::kAtan2}) {
+      expect_same(crowded_body(type, op), {.rows = 2, .columns = 100});
+    }
+  }
+}
+
+TEST_P(JitTest, RandomBodiesWithFunctions) {
+  if (GetParam() != simd_level()) GTEST_SKIP() << "functions are for the widest instructions only";
+  for (std::uint64_t seed = 0; seed < 1000; ++seed) {
+    const Body body = testing::random_body(seed, {.inputs = 4, .all_types = seed % 2 == 0});
+    const auto kernel = make(body);
+    if (kernel == nullptr) continue;  // a function that there is none of
+    const auto columns = static_cast<std::int64_t>(seed * 7 % 200);
+    expect_same_from(*kernel, body, {.rows = 2, .columns = columns, .padding = 1}, seed);
+    if (HasFailure()) return;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Levels, JitTest, ::testing::Values(SimdLevel::kAvx2, SimdLevel::kAvx512),
+                         [](const auto& info) {
+                           return info.param == SimdLevel::kAvx2 ? "Avx2" : "Avx512";
+                         });
+
+}  // namespace
+}  // namespace loom::fusion
