@@ -26,9 +26,12 @@ CONTENDERS: dict[str, Contender] = {
     "loom-compile": Contender("loom, compiled", "loom", "loom", compiled=True),
 }
 
-# Freed memory is never given back, and huge pages hold it: jemalloc's defaults return memory of
-# this size to the system at once, and every call faults it in again.
-MALLOC_CONF = "dirty_decay_ms:-1,muzzy_decay_ms:-1,thp:always,metadata_thp:auto"
+# Freed memory is never given back, and huge pages hold it: with jemalloc's defaults calls fault it
+# in again. The last setting lets a large free extent serve a small tensor: without it a program
+# that frees many tensors at once takes new memory every time, and grows.
+MALLOC_CONF = (
+    "dirty_decay_ms:-1,muzzy_decay_ms:-1,thp:always,metadata_thp:auto,lg_extent_max_active_fit:40"
+)
 
 _FOLDERS = ("/usr/lib", "/usr/lib64", "/usr/local/lib")
 

@@ -27,7 +27,7 @@ class Table:
 
 def count(number: float) -> str:
     if number < 10:
-        return f"{number:.1f}".removesuffix(".0")
+        return f"{number:.1g}"
     return f"{number:.0f}" if number < 10_000 else f"{number / 1000:.0f}k"
 
 

@@ -174,23 +174,24 @@ def run(
     sizes: Sequence[int],
     progress: Callable[[str], None],
 ) -> Json:
-    """Measures everything, with fresh processes for every group.
+    """Measures everything, with fresh processes for every group and size: how fast stock malloc is
+    depends on what the process had before.
 
     Returns:
-        The keys `processes` (what each says of itself), `limits` (a list: before each group, and
-        at the end), `results` and `memory`.
+        The keys `processes` (what each says of itself), `limits` (a list: before each group and
+        size, and at the end), `results` and `memory`.
     """
     answer: Json = {"processes": {}, "limits": [], "results": [], "memory": []}
-    groups: dict[str, list[Workload]] = {}
+    parts: dict[tuple[str, int], list[Workload]] = {}
     for workload in workloads:
-        groups.setdefault(workload.group, []).append(workload)
-    for group, members in groups.items():
+        parts.setdefault((workload.group, workload.size), []).append(workload)
+    for members in parts.values():
+        progress("the machine's limits")
+        answer["limits"].append(measure_limits(sizes))
         workers = Workers(sizes)
         try:
             for process in dict.fromkeys(CONTENDERS[name].process for name in names):
                 answer["processes"][process] = workers.get(process).first
-            progress(f"{group}: the machine's limits")
-            answer["limits"].append(workers.ask("stock", SECONDS_TO_MEASURE, do="limits"))
             for number, workload in enumerate(members, 1):
                 progress(f"{workload.key} ({number} of {len(members)})")
                 answer["results"].append(
@@ -200,8 +201,16 @@ def run(
                 if workload.peak_memory:
                     answer["memory"].append(peak_memory(workers, workload, names))
                     workers.ask_all(do="release")
-            if group == list(groups)[-1]:
-                answer["limits"].append(workers.ask("stock", SECONDS_TO_MEASURE, do="limits"))
         finally:
             workers.close()
+    answer["limits"].append(measure_limits(sizes))
     return answer
+
+
+def measure_limits(sizes: Sequence[int]) -> Json:
+    """In a process of their own: their arrays would be part of the history of stock malloc."""
+    workers = Workers(sizes)
+    try:
+        return workers.ask("stock", SECONDS_TO_MEASURE, do="limits")
+    finally:
+        workers.close()
