@@ -19,11 +19,11 @@ class Contender:
 
 CONTENDERS: dict[str, Contender] = {
     "cpu": Contender("cpu", "stock", "cpu"),
-    "cpu-jemalloc": Contender("cpu, jemalloc", "jemalloc", "cpu"),
-    "compile": Contender("cpu, compiled", "stock", "cpu", compiled=True),
-    "compile-jemalloc": Contender("cpu, compiled, jemalloc", "jemalloc", "cpu", compiled=True),
+    "cpu-jemalloc": Contender("cpu+jemalloc", "jemalloc", "cpu"),
+    "compile": Contender("compiled", "stock", "cpu", compiled=True),
+    "compile-jemalloc": Contender("compiled+jemalloc", "jemalloc", "cpu", compiled=True),
     "loom": Contender("loom", "loom", "loom"),
-    "loom-compile": Contender("loom, compiled", "loom", "loom", compiled=True),
+    "loom-compile": Contender("loom+compiled", "loom", "loom", compiled=True),
 }
 
 # Freed memory is never given back, and huge pages hold it: with jemalloc's defaults calls fault it
