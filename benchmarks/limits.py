@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import mmap
 import os
 import shutil
 import subprocess
@@ -110,10 +112,19 @@ def compile_streams(folder: Path) -> ctypes.CDLL | None:
     return None if done.returncode else ctypes.CDLL(str(library))
 
 
+def huge_arrays(count: int) -> list[torch.Tensor]:
+    """Arrays in huge pages, all of them written: pages that are not would be one page of zeros."""
+    memory = mmap.mmap(-1, count * BYTES)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        with contextlib.suppress(OSError):  # a kernel without them
+            memory.madvise(mmap.MADV_HUGEPAGE)
+    return list(torch.frombuffer(memory, dtype=torch.float32).fill_(1.0).chunk(count))
+
+
 def bandwidths() -> dict[str, float]:
     """Bytes per second of the streams, each with a thread on every core."""
     threads = cores()
-    arrays = [torch.zeros(BYTES // 4) for _ in range(4)]
+    arrays = huge_arrays(4)
     share = BYTES // threads // 64 * 64
     memcpy = ctypes.CDLL(None).memcpy
     memcpy.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
