@@ -18,6 +18,7 @@ from pathlib import Path
 import torch
 
 BYTES = 256 << 20
+STAGGER = 1_234_944
 ROUNDS = 7
 PRODUCT = 2048
 
@@ -113,12 +114,17 @@ def compile_streams(folder: Path) -> ctypes.CDLL | None:
 
 
 def huge_arrays(count: int) -> list[torch.Tensor]:
-    """Arrays in huge pages, all of them written: pages that are not would be one page of zeros."""
-    memory = mmap.mmap(-1, count * BYTES)
+    """Arrays in huge pages, all of them written: pages that are not would be one page of zeros.
+
+    Their distance is no power of two: streams in step would meet in the same sets of the caches.
+    """
+    stride = BYTES + STAGGER
+    memory = mmap.mmap(-1, count * stride)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         with contextlib.suppress(OSError):  # a kernel without them
             memory.madvise(mmap.MADV_HUGEPAGE)
-    return list(torch.frombuffer(memory, dtype=torch.float32).fill_(1.0).chunk(count))
+    everything = torch.frombuffer(memory, dtype=torch.float32).fill_(1.0)
+    return list(everything.view(count, stride // 4)[:, : BYTES // 4])
 
 
 def bandwidths() -> dict[str, float]:

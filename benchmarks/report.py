@@ -47,6 +47,17 @@ def ratio(result: Json, name: str, base: str, host: str) -> float | None:
     return None if theirs is None or ours is None else theirs / ours
 
 
+def spread(result: Json, names: Iterable[str], host: str) -> float | None:
+    """The third quartile over the first, of the contender whose repetitions differ most."""
+    spreads = []
+    for name in names:
+        seconds = result["contenders"].get(name, {}).get(host, {}).get("seconds", [])
+        if len(seconds) > 2:
+            first, _, third = statistics.quantiles(seconds, n=4, method="inclusive")
+            spreads.append(third / first)
+    return max(spreads, default=None)
+
+
 def geometric_mean(values: Iterable[float]) -> float:
     return statistics.geometric_mean(values)
 
@@ -132,6 +143,7 @@ def group_table(run: Json, group: str, host: str) -> Table:
             "dtype",
             label,
             *(CONTENDERS[name].label for name in names),
+            "spread",
             "limit",
             f"faults: {', '.join(CONTENDERS[name].label for name in eager)}",
         ],
@@ -149,12 +161,14 @@ def group_table(run: Json, group: str, host: str) -> Table:
                 result["dtype"],
                 "failed" if ours is None else duration(ours),
                 *(number(ratio(result, name, base, host)) for name in names),
+                number(spread(result, (*names, base), host)),
                 "-" if ours is None or limit is None else f"{100 * limit / ours:.0f} %",
                 ", ".join("-" if each is None else count(each) for each in faults),
             ]
         )
     table.note = (
-        f"More than 1 is good for {label}. `limit` is the share of the machine's limit that "
+        f"More than 1 is good for {label}. `spread` is the third quartile of the repetitions over the "
+        f"first, of the contender where it is largest: far above 1, something else ran. `limit` is the share of the machine's limit that "
         f"{label} reaches; faults are page faults of one call."
     )
     return table
