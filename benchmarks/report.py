@@ -167,9 +167,10 @@ def group_table(run: Json, group: str, host: str) -> Table:
             ]
         )
     table.note = (
-        f"More than 1 is good for {label}. `spread` is the third quartile of the repetitions over the "
-        f"first, of the contender where it is largest: far above 1, something else ran. `limit` is the share of the machine's limit that "
-        f"{label} reaches; faults are page faults of one call."
+        f"More than 1 is good for {label}. `spread` is the third quartile of the repetitions over "
+        "the first, of the contender where it is largest: far above 1, something else ran. "
+        f"`limit` is the share of the machine's limit that {label} reaches; faults are page faults "
+        "of one call."
     )
     return table
 
