@@ -27,7 +27,8 @@ help:
 	@echo "make lint        formatters, linters, type checks; make format mends what it can"
 	@echo "make tidy        clang-tidy on everything that is compiled (minutes)"
 	@echo "make sanitizers  C++ tests under AddressSanitizer, the core's under ThreadSanitizer"
-	@echo "make bench       side-by-side speed of loom and cpu"
+	@echo "make bench       side-by-side speed of loom and cpu, eager and compiled (an hour;"
+	@echo "                 ARGS=--quick: minutes; ARGS=\"pointwise --sizes 1e5,1e6\": a part)"
 	@echo "make clean       remove what was built; make distclean: .venv too"
 
 demo: install
@@ -67,7 +68,8 @@ sanitizers: $(DONE)/gtest $(DONE)/tools $(DONE)/torch
 	cmake --workflow --preset tsan
 
 bench: define := -C cmake.define.LOOM_BUILD_BENCH=ON
-bench: $(DONE)/benchmark install
+bench: extras := ,bench
+bench: $(DONE)/benchmark $(DONE)/jemalloc install
 	$(PY) benchmarks/run.py $(ARGS)
 
 clean:
@@ -107,4 +109,8 @@ $(DONE)/gtest: | $(DONE)/venv
 
 $(DONE)/benchmark: | $(DONE)/venv
 	tools/need.sh libbenchmark-dev:/usr/include/benchmark/benchmark.h
+	touch $@
+
+$(DONE)/jemalloc: | $(DONE)/venv
+	tools/need.sh libjemalloc2:/usr/lib/$$($${CXX:-c++} -print-multiarch)/libjemalloc.so.2
 	touch $@

@@ -48,7 +48,7 @@ class BasicBlock(nn.Module):
         return F.relu(y, inplace=True)
 
 
-def resnet18(width: int = 8) -> nn.Module:
+def resnet18(width: int = 8, classes: int = CLASSES) -> nn.Module:
     blocks: list[nn.Module] = []
     channels = width
     for stage in range(4):
@@ -64,23 +64,32 @@ def resnet18(width: int = 8) -> nn.Module:
         *blocks,
         nn.AdaptiveAvgPool2d(1),
         nn.Flatten(),
-        nn.Linear(channels, CLASSES),
+        nn.Linear(channels, classes),
     )
 
 
 class Vit(nn.Module):
     """Patches, a class token, learned places and an encoder."""
 
-    def __init__(self, width: int = 32) -> None:
+    def __init__(
+        self,
+        width: int = 32,
+        layers: int = 2,
+        heads: int = 4,
+        feed: int = 2,
+        patch: int = 8,
+        size: int = 32,
+        classes: int = CLASSES,
+    ) -> None:
         super().__init__()
-        self.patches = nn.Conv2d(3, width, 8, 8)
+        self.patches = nn.Conv2d(3, width, patch, patch)
         self.token = nn.Parameter(torch.zeros(1, 1, width))
-        self.places = nn.Parameter(0.02 * torch.randn(1, 17, width))
+        self.places = nn.Parameter(0.02 * torch.randn(1, 1 + (size // patch) ** 2, width))
         layer = nn.TransformerEncoderLayer(
-            width, 4, 2 * width, 0.0, F.gelu, batch_first=True, norm_first=True
+            width, heads, feed * width, 0.0, F.gelu, batch_first=True, norm_first=True
         )
-        self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
-        self.head = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, CLASSES))
+        self.encoder = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
+        self.head = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, classes))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = self.patches(x).flatten(2).transpose(1, 2)
@@ -106,10 +115,10 @@ class Attention(nn.Module):
 class GptBlock(nn.Module):
     """Attention and a feed-forward network, each after a norm and beside a shortcut."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.attention = Attention(width, 4)
+        self.attention = Attention(width, heads)
         self.feed = nn.Sequential(
             nn.Linear(width, 4 * width), nn.GELU(approximate="tanh"), nn.Linear(4 * width, width)
         )
@@ -122,13 +131,20 @@ class GptBlock(nn.Module):
 class Gpt(nn.Module):
     """A decoder whose output is tied to its embedding."""
 
-    def __init__(self, width: int = 32) -> None:
+    def __init__(
+        self,
+        width: int = 32,
+        layers: int = 2,
+        heads: int = 4,
+        vocabulary: int = VOCABULARY,
+        context: int = CONTEXT,
+    ) -> None:
         super().__init__()
-        self.tokens = nn.Embedding(VOCABULARY, width)
-        self.places = nn.Embedding(CONTEXT, width)
-        self.blocks = nn.Sequential(GptBlock(width), GptBlock(width))
+        self.tokens = nn.Embedding(vocabulary, width)
+        self.places = nn.Embedding(context, width)
+        self.blocks = nn.Sequential(*(GptBlock(width, heads) for _ in range(layers)))
         self.norm = nn.LayerNorm(width)
-        self.head = nn.Linear(width, VOCABULARY, bias=False)
+        self.head = nn.Linear(width, vocabulary, bias=False)
         self.head.weight = self.tokens.weight
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
@@ -158,11 +174,11 @@ class Bert(nn.Module):
 class LstmModel(nn.Module):
     """A language model with two layers of LSTM."""
 
-    def __init__(self, width: int = 24) -> None:
+    def __init__(self, width: int = 24, vocabulary: int = VOCABULARY) -> None:
         super().__init__()
-        self.tokens = nn.Embedding(VOCABULARY, width)
+        self.tokens = nn.Embedding(vocabulary, width)
         self.lstm = nn.LSTM(width, width, num_layers=2, batch_first=True)
-        self.head = nn.Linear(width, VOCABULARY)
+        self.head = nn.Linear(width, vocabulary)
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         return self.head(self.lstm(self.tokens(ids))[0]).flatten(0, 1)
@@ -199,14 +215,14 @@ class UNet(nn.Module):
         return self.head(self.up1(torch.cat([x, one], dim=1)))
 
 
-def mlp() -> nn.Module:
+def mlp(inputs: int = 20, width: int = 64, classes: int = CLASSES) -> nn.Module:
     return nn.Sequential(
-        nn.Linear(20, 64),
+        nn.Linear(inputs, width),
         nn.ReLU(),
         nn.Dropout(0.0),
-        nn.Linear(64, 64),
+        nn.Linear(width, width),
         nn.GELU(),
-        nn.Linear(64, CLASSES),
+        nn.Linear(width, classes),
     )
 
 

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What this machine can do at most: streams through memory, and products."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import mmap
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import torch
+
+BYTES = 256 << 20
+STAGGER = 1_234_944
+ROUNDS = 7
+PRODUCT = 2048
+
+# Loops that nothing but memory holds back. Stores that bypass the caches do not read the line
+# they write.
+SOURCE = r"""
+#if defined(__AVX512F__) || defined(__AVX__)
+#include <immintrin.h>
+#define STREAM(to, value) _mm256_stream_ps(to, value)
+#define LOAD(from) _mm256_load_ps(from)
+#define ADD(x, y) _mm256_add_ps(x, y)
+#define STORE(to, value) _mm256_store_ps(to, value)
+#define ZERO _mm256_setzero_ps()
+typedef __m256 vec;
+#else
+typedef float vec __attribute__((vector_size(32)));
+#define STREAM(to, value) *(vec*)(to) = value
+#define STORE STREAM
+#define LOAD(from) *(const vec*)(from)
+#define ADD(x, y) (x + y)
+#define ZERO (vec){}
+#endif
+extern "C" {
+void copy(float* to, const float* a, const float*, const float*, long n) {
+  for (long i = 0; i < n; i += 8) STREAM(to + i, LOAD(a + i));
+}
+void add(float* to, const float* a, const float* b, const float*, long n) {
+  for (long i = 0; i < n; i += 8) STREAM(to + i, ADD(LOAD(a + i), LOAD(b + i)));
+}
+void read(float* to, const float* a, const float* b, const float*, long n) {
+  vec sum = ZERO, other = ZERO;
+  for (long i = 0; i < n; i += 8) {
+    sum = ADD(sum, LOAD(a + i));
+    other = ADD(other, LOAD(b + i));
+  }
+  STORE(to, ADD(sum, other));
+}
+void update(float* p, float* m, float* v, const float* g, long n) {
+  for (long i = 0; i < n; i += 8) {
+    vec step = LOAD(g + i);
+    STORE(m + i, ADD(LOAD(m + i), step));
+    STORE(v + i, ADD(LOAD(v + i), step));
+    STORE(p + i, ADD(LOAD(p + i), step));
+  }
+}
+}
+"""
+
+# Bytes that move for each byte of an array.
+STREAMS = {"copy": 2, "add": 3, "read": 2, "update": 7}
+
+
+def cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def cache_bytes() -> int:
+    """The size of the last cache that memory traffic has to leave behind; 0 if unknown."""
+    sizes = Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")
+    scale = {"K": 1 << 10, "M": 1 << 20}
+    texts = [path.read_text().strip() for path in sizes]
+    return max((int(text[:-1]) * scale.get(text[-1], 0) for text in texts), default=0)
+
+
+def processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return "unknown"
+
+
+def shortest(call: Callable[[], object]) -> float:
+    """The shortest of some calls after one that warms up: a limit, not a typical time."""
+    call()
+    times = []
+    for _ in range(ROUNDS):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def compile_streams(folder: Path) -> ctypes.CDLL | None:
+    """The loops of SOURCE, or None where there is no compiler."""
+    compiler = shutil.which(os.environ.get("CXX", "g++"))
+    if compiler is None:
+        return None
+    source, library = folder / "streams.cpp", folder / "streams.so"
+    source.write_text(SOURCE)
+    flags = ["-O3", "-march=native", "-shared", "-fPIC"]
+    done = subprocess.run([compiler, *flags, "-o", library, source], capture_output=True)
+    return None if done.returncode else ctypes.CDLL(str(library))
+
+
+def huge_arrays(count: int) -> list[torch.Tensor]:
+    """Arrays in huge pages, all of them written: pages that are not would be one page of zeros.
+
+    Their distance is no power of two: streams in step would meet in the same sets of the caches.
+    """
+    stride = BYTES + STAGGER
+    memory = mmap.mmap(-1, count * stride)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        with contextlib.suppress(OSError):  # a kernel without them
+            memory.madvise(mmap.MADV_HUGEPAGE)
+    everything = torch.frombuffer(memory, dtype=torch.float32).fill_(1.0)
+    return list(everything.view(count, stride // 4)[:, : BYTES // 4])
+
+
+def bandwidths() -> dict[str, float]:
+    """Bytes per second of the streams, each with a thread on every core."""
+    threads = cores()
+    arrays = huge_arrays(4)
+    share = BYTES // threads // 64 * 64
+    memcpy = ctypes.CDLL(None).memcpy
+    memcpy.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
+    memcpy.restype = ctypes.c_void_p
+    pointers = [array.data_ptr() for array in arrays]
+
+    with ThreadPoolExecutor(threads) as pool, tempfile.TemporaryDirectory() as folder:
+
+        def on_threads(function: Callable[..., object], arguments: int, *size: int) -> None:
+            starts = [[p + i * share for p in pointers[:arguments]] for i in range(threads)]
+            for done in [pool.submit(function, *start, *size) for start in starts]:
+                done.result()
+
+        moved = share * threads
+        result = {"memcpy": 2 * moved / shortest(lambda: on_threads(memcpy, 2, share))}
+        library = compile_streams(Path(folder))
+        for name, traffic in STREAMS.items() if library is not None else ():
+            function = getattr(library, name)
+            function.argtypes = [ctypes.c_void_p] * 4 + [ctypes.c_long]
+            function.restype = None
+            seconds = shortest(lambda function=function: on_threads(function, 4, share // 4))
+            result[name] = traffic * moved / seconds
+    return result
+
+
+def product_rates() -> dict[str, float]:
+    """Floating-point operations per second of a large product on stock cpu."""
+    result = {}
+    for dtype in (torch.float32, torch.bfloat16):
+        a, b = (torch.randn(PRODUCT, PRODUCT).to(dtype) for _ in range(2))
+        seconds = shortest(lambda a=a, b=b: torch.mm(a, b))
+        result[str(dtype).removeprefix("torch.")] = 2 * PRODUCT**3 / seconds
+    return result
+
+
+def measure() -> dict[str, dict[str, float]]:
+    return {"bytes_per_second": bandwidths(), "flops": product_rates()}
