@@ -11,6 +11,7 @@ untouched. Fails when the two lists do not match.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -66,9 +67,10 @@ class Table:
             yield from family
         yield from self.by_hand
 
-    def header_of(self, policy: str) -> str:
-        """The header that defines a policy."""
-        return self.headers.get(policy.split("<")[0], "loom/ops/structured.h")
+    def headers_of(self, policy: str) -> set[str]:
+        """The headers that define a policy and what it is made of."""
+        own = {self.headers[name] for name in re.findall(r"\w+", policy) if name in self.headers}
+        return own or {"loom/ops/structured.h"}
 
 
 def structured_groups() -> dict[str, NativeFunctionsGroup]:
@@ -117,7 +119,7 @@ def includes(
     table: Table, operators: dict[str, str], groups: dict[str, NativeFunctionsGroup]
 ) -> str:
     """What the registrations of these operators include."""
-    own = sorted({table.header_of(policy) for policy in operators.values()})
+    own = sorted(set().union(*(table.headers_of(policy) for policy in operators.values())))
     roots = sorted({groups[name].root_name for name in operators})
     aten = [
         f"ATen/ops/{root}_{kind}.h" for root in roots for kind in ("cpu_dispatch", "meta", "ops")

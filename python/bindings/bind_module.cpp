@@ -12,5 +12,6 @@ PYBIND11_MODULE(_C, module) {
   loom::python::bind_random(module);
   loom::python::bind_exit(module);
   loom::python::bind_fallback(module);
+  loom::python::bind_fusion(module);
   loom::python::bind_host_view(module);
 }

@@ -14,6 +14,7 @@ void bind_memory(pybind11::module_& module);
 void bind_random(pybind11::module_& module);
 void bind_exit(pybind11::module_& module);
 void bind_fallback(pybind11::module_& module);
+void bind_fusion(pybind11::module_& module);
 void bind_host_view(pybind11::module_& module);
 
 }  // namespace loom::python

@@ -37,6 +37,13 @@ from .device import (
     synchronize,
 )
 from .fallback import Fallback, fallbacks, host_waits, reset_fallbacks
+from .fusion import (
+    FusedProgram,
+    fusion,
+    fusion_report,
+    is_fusion_enabled,
+    reset_fusion_report,
+)
 from .memory import (
     empty_cache,
     get_per_process_memory_fraction,
@@ -95,6 +102,7 @@ def ipc_collect() -> None:
 __all__ = [
     "Event",
     "Fallback",
+    "FusedProgram",
     "OutOfMemoryError",
     "Stream",
     "StreamContext",
@@ -109,6 +117,8 @@ __all__ = [
     "device_of",
     "empty_cache",
     "fallbacks",
+    "fusion",
+    "fusion_report",
     "get_amp_supported_dtype",
     "get_autocast_dtype",
     "get_device_capability",
@@ -126,6 +136,7 @@ __all__ = [
     "is_available",
     "is_bf16_supported",
     "is_current_stream_capturing",
+    "is_fusion_enabled",
     "is_initialized",
     "manual_seed",
     "manual_seed_all",
@@ -142,6 +153,7 @@ __all__ = [
     "random",
     "reset_accumulated_memory_stats",
     "reset_fallbacks",
+    "reset_fusion_report",
     "reset_peak_memory_stats",
     "seed",
     "seed_all",

@@ -50,6 +50,10 @@ class LOOM_API LoomAllocator final : public c10::DeviceAllocator {
 /// Throws: c10::Error when there is no such device.
 [[nodiscard]] LOOM_API CachingAllocator& caching_allocator(c10::DeviceIndex device);
 
+/// The address that names the allocation behind `ptr` when it is freed (fusion/freed.h), or null if
+/// this allocator does not free it.
+[[nodiscard]] LOOM_API const void* allocation_of(const c10::DataPtr& ptr) noexcept;
+
 /// Keeps the memory behind `ptr` from being reused before `queue` has passed what is submitted to
 /// it when the memory is dropped. Pointers that are not from this allocator are ignored.
 LOOM_API void record_queue(const c10::DataPtr& ptr, Queue& queue);

@@ -32,7 +32,7 @@ std::size_t row_bytes(std::int64_t columns, std::size_t size) {
 /// The current addresses of a plan's slots, and the steps that use them.
 class Run {
  public:
-  Run(const Plan& plan, const Arguments& arguments, std::int64_t columns)
+  Run(const InterpreterPlan& plan, const Arguments& arguments, std::int64_t columns)
       : plan_(plan), arguments_(arguments), columns_(columns) {
     for (const Operand& param : plan.params) {
       at_[param.slot] = const_cast<Param*>(arguments.params + param.index);
@@ -109,7 +109,7 @@ class Run {
     step.run(at_[step.out], at_[step.a], at_[step.b], at_[step.c], n);
   }
 
-  const Plan& plan_;
+  const InterpreterPlan& plan_;
   const Arguments& arguments_;
   const std::int64_t columns_;
   std::array<void*, kMaxSlots> at_;
@@ -118,7 +118,8 @@ class Run {
 
 class Interpreter final : public Kernel {
  public:
-  explicit Interpreter(const Body& body) : body_(body), plan_(make_plan(body, best_primitives())) {
+  explicit Interpreter(const Body& body)
+      : body_(body), plan_(make_interpreter_plan(body, best_primitives())) {
     LOOM_CHECK(plan_.slots <= kMaxSlots, "fusion: a body needs more slots than there are");
   }
 
@@ -157,7 +158,7 @@ class Interpreter final : public Kernel {
   }
 
   const Body body_;
-  const Plan plan_;
+  const InterpreterPlan plan_;
 };
 
 }  // namespace

@@ -38,7 +38,7 @@ class Planner {
         later_phase_(body.value_count()),
         slots_(body.value_count()) {}
 
-  Plan make() {
+  InterpreterPlan make() {
     find_needed();
     plan_.phases.resize(last_phase_ + 1);
     plan_.tile = kTile;
@@ -357,12 +357,12 @@ class Planner {
   std::vector<std::vector<Slot>> free_tiles_ = std::vector<std::vector<Slot>>(sizeof(double) + 1);
   std::vector<Buffer> tiles_;
   std::vector<bool> in_tile_ = std::vector<bool>(256);
-  Plan plan_;
+  InterpreterPlan plan_;
 };
 
 }  // namespace
 
-Plan make_plan(const Body& body, const Primitives& primitives) {
+InterpreterPlan make_interpreter_plan(const Body& body, const Primitives& primitives) {
   return Planner(body, primitives).make();
 }
 

@@ -63,7 +63,7 @@ struct Direct {
   std::vector<std::uint8_t> later_inputs;  ///< read after the output was written
 };
 
-struct Plan {
+struct InterpreterPlan {
   std::vector<Operand> params, inputs, outputs;
   std::vector<Buffer> buffers;      ///< tiles and uniform values
   std::vector<Buffer> row_buffers;  ///< in order, each columns * size bytes, rounded up to 64
@@ -76,6 +76,6 @@ struct Plan {
   std::int64_t tile = 0;        ///< columns
 };
 
-[[nodiscard]] Plan make_plan(const Body& body, const Primitives& primitives);
+[[nodiscard]] InterpreterPlan make_interpreter_plan(const Body& body, const Primitives& primitives);
 
 }  // namespace loom::fusion

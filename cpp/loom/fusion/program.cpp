@@ -26,19 +26,17 @@ void set_contiguous(Space& space) noexcept {
   }
 }
 
-/// True when the elements fill a gapless range in some order of the dimensions.
+/// True when the elements fill a gapless range in some order of the dimensions: then each stride is
+/// the number of elements that the dimensions inside it have.
 bool dense(const TensorAccess& access) noexcept {
-  std::array<int, kMaxDims> order{};
-  int count = 0;
-  for (int d = 0; d < static_cast<int>(access.sizes.size()); ++d) {
-    if (access.sizes[d] != 1) order[count++] = d;
-  }
-  std::sort(order.begin(), order.begin() + count,
-            [&](int a, int b) { return access.strides[a] < access.strides[b]; });
-  std::int64_t expected = 1;
-  for (int i = 0; i < count; ++i) {
-    if (access.strides[order[i]] != expected) return false;
-    expected *= access.sizes[order[i]];
+  const std::size_t dims = access.sizes.size();
+  for (std::size_t d = 0; d < dims; ++d) {
+    if (access.sizes[d] == 1) continue;
+    std::int64_t inside = 1;
+    for (std::size_t other = 0; other < dims; ++other) {
+      if (access.strides[other] < access.strides[d]) inside *= access.sizes[other];
+    }
+    if (access.strides[d] != inside) return false;
   }
   return true;
 }

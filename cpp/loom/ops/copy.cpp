@@ -7,6 +7,7 @@
 #include "loom/backend/device_state.h"
 #include "loom/backend/host_allocator.h"
 #include "loom/ops/copy_bytes.h"
+#include "loom/ops/fused.h"
 #include "loom/ops/launch.h"
 
 #include <ATen/ExpandUtils.h>
@@ -129,6 +130,7 @@ bool same_data(const at::Tensor& self, const at::Tensor& source) {
 void copy_same_sizes(const at::Tensor& self, const at::Tensor& source, bool non_blocking) {
   if (self.is_privateuseone() && source.is_privateuseone()) {
     if (self.device() != source.device()) return copy_across_devices(self, source);
+    if (record_copy(self, source)) return;
     submit(current_queue(self.device().index()), TensorRef(self, true), TensorRef(source));
   } else if (source.is_cpu()) {
     copy_from_host(self, source, non_blocking);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // fill_ and zero_.
 
+#include "loom/ops/fused.h"
 #include "loom/ops/launch.h"
 
 #include <ATen/Dispatch_v2.h>
@@ -29,7 +30,8 @@ void zero_kernel(Grid& grid, const TensorRef& self) {
 }
 
 at::Tensor& zero_(at::Tensor& self) {
-  if (self.numel() > 0) launch("zero_", Custom{}, zero_kernel, out(self));
+  if (self.numel() > 0 && !record_fill("zero_", self, 0))
+    launch("zero_", Custom{}, zero_kernel, out(self));
   return self;
 }
 
@@ -42,7 +44,7 @@ void check_value(c10::ScalarType dtype, const c10::Scalar& value) {
 
 at::Tensor& fill_scalar(at::Tensor& self, const c10::Scalar& value) {
   check_value(self.scalar_type(), value);
-  if (self.numel() > 0) {
+  if (self.numel() > 0 && !record_fill("fill_", self, value)) {
     launch(
         "fill_", Pointwise{},
         [](at::Tensor to, const c10::Scalar& with) { at::native::fill_(to, with); }, out(self),

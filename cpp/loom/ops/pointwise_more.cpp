@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Pointwise operators for which ATen has no structured form: their shape inference is here.
-#include "loom/ops/structured.h"
+#include "loom/ops/policy/fused.h"
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
@@ -112,8 +112,19 @@ at::Tensor& launch_masked_fill(at::Tensor& self, const at::Tensor& mask, const V
   return self;
 }
 
+bool record_masked_fill(const at::Tensor& self, const at::Tensor& mask, const at::Scalar& value) {
+  if (self.dim() < mask.dim()) return false;
+  FusedOperator f("masked_fill_", self.scalar_type());
+  if (!f.possible()) return false;
+  const auto where = f.load_as_is(mask);
+  const auto with = f.number(value);
+  f.store(f.where(where, f.rounded(with), f.load(self)), self);
+  return f.record(self.device());
+}
+
 at::Tensor& masked_fill_scalar(at::Tensor& self, const at::Tensor& mask, const at::Scalar& value) {
   check_mask(self, mask);
+  if (record_masked_fill(self, mask, value)) return self;
   return launch_masked_fill(self, mask, value);
 }
 
@@ -134,6 +145,10 @@ at::Tensor& clamp_at_zero(const at::Tensor& self, at::Tensor& to) {
 at::Tensor relu(const at::Tensor& self) {
   if (find_alike(self) == nullptr) return native::relu(self);
   std::array<at::Tensor, 1> outputs{empty(self.sizes(), self.scalar_type(), self.device())};
+  if (Fused<recipe::ClampMin, Floating<1>>::fuse("relu", self.scalar_type(), outputs, self,
+                                                 at::Scalar(0))) {
+    return std::move(outputs[0]);
+  }
   probe_dtypes<&clamp_at_zero>(outputs, self);
   launch_cpu<&clamp_at_zero>("relu", Pointwise{1}, outputs, self);
   return std::move(outputs[0]);
@@ -143,17 +158,17 @@ at::Tensor relu(const at::Tensor& self) {
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   namespace op = at::_ops;
-  structured<LogicMeta, Elementwise<1>, op::logical_and_out, native::logical_and_out,
-             op::logical_and>(m);
-  structured<LogicMeta, Elementwise<1>, op::logical_or_out, native::logical_or_out, op::logical_or>(
-      m);
-  structured<LogicMeta, Elementwise<1>, op::logical_xor_out, native::logical_xor_out,
-             op::logical_xor>(m);
-  structured<LogicMeta, Elementwise<1>, op::logical_not_out, native::logical_not_out,
-             op::logical_not>(m);
-  structured<AbsMeta, Elementwise<1>, op::abs_out, native::abs_out, op::abs>(m);
-  structured<WhereMeta, Elementwise<2>, op::where_self_out, native::where_self_out, op::where_self>(
-      m);
+  structured<LogicMeta, Fused<recipe::Logical<fusion::Op::kAnd>, Elementwise<1>>,
+             op::logical_and_out, native::logical_and_out, op::logical_and>(m);
+  structured<LogicMeta, Fused<recipe::Logical<fusion::Op::kOr>, Elementwise<1>>, op::logical_or_out,
+             native::logical_or_out, op::logical_or>(m);
+  structured<LogicMeta, Fused<recipe::Logical<fusion::Op::kXor>, Elementwise<1>>,
+             op::logical_xor_out, native::logical_xor_out, op::logical_xor>(m);
+  structured<LogicMeta, Fused<recipe::LogicalNot, Elementwise<1>>, op::logical_not_out,
+             native::logical_not_out, op::logical_not>(m);
+  structured<AbsMeta, Fused<recipe::Abs, Elementwise<1>>, op::abs_out, native::abs_out, op::abs>(m);
+  structured<WhereMeta, Fused<recipe::Where, Elementwise<2>>, op::where_self_out,
+             native::where_self_out, op::where_self>(m);
   structured<SameDtypeMeta, Elementwise<2>, op::hardswish_out, native::hardswish_out, op::hardswish,
              op::hardswish_>(m);
   structured<SameDtypeMeta, Elementwise<2>, op::hardswish_backward_out,

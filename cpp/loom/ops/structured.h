@@ -140,11 +140,28 @@ struct StructuredForm<Op, Meta, Policy, kCpu, Result(Argument...)> {
     return Result(std::get<kInputs + kOut>(all)...);
   }
 
+  /// True if the operator has become part of a fused program.
+  template <class Inferred, class... Input>
+  static bool fuse(const Inferred& meta, const Outputs& outputs, const Input&... inputs) {
+    if constexpr (requires { Policy::kFuses; }) {
+      c10::ScalarType common = outputs[0].scalar_type();
+      if constexpr (!Policy::kCommonIsOutput) common = meta.common_dtype();
+      return Policy::fuse(short_name<Op>(), common, outputs, inputs...);
+    } else {
+      return false;
+    }
+  }
+
   template <OutputKind kKind, class... Input>
   static Outputs run(Outputs given, const Input&... inputs) {
     if constexpr (kKind == OutputKind::kNew && requires { Policy::kResultIsAlike; }) {
       if (const at::Tensor* like = find_alike(inputs...)) [[likely]] {
         Outputs outputs{empty(like->sizes(), like->scalar_type(), like->device())};
+        if constexpr (requires { Policy::kFuses; }) {
+          if (Policy::fuse(short_name<Op>(), like->scalar_type(), outputs, inputs...)) {
+            return outputs;
+          }
+        }
         probe_dtypes<kCpu>(outputs, inputs...);
         launch_cpu<kCpu>(short_name<Op>(), Policy::split(outputs, inputs...), outputs, inputs...);
         return outputs;
@@ -163,6 +180,7 @@ struct StructuredForm<Op, Meta, Policy, kCpu, Result(Argument...)> {
         outputs[0].unsafeGetTensorImpl()->empty_tensor_restride(format);
       }
     }
+    if (fuse(meta, outputs, inputs...)) return meta.take_outputs();
     if constexpr (requires { Policy::kProbesDtypes; }) probe_dtypes<kCpu>(outputs, inputs...);
     if constexpr (requires { Policy::split(outputs, inputs...); }) {
       launch_cpu<kCpu>(short_name<Op>(), Policy::split(outputs, inputs...), outputs, inputs...);

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/ops/fused.h"
+
+#include "loom/backend/allocator.h"
+#include "loom/backend/stream.h"
+#include "loom/device/address.h"
+#include "loom/fusion/program.h"
+#include "loom/fusion/recorder.h"
+#include "loom/ops/tensor_ref.h"
+
+#include <ATen/ops/_local_scalar_dense_native.h>
+#include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
+
+namespace loom::ops {
+namespace {
+
+using fusion::DType;
+using fusion::Type;
+
+constexpr c10::DispatchKeySet kLazy{c10::DispatchKey::Conjugate, c10::DispatchKey::Negative,
+                                    c10::DispatchKey::ZeroTensor, c10::DispatchKey::Sparse,
+                                    c10::DispatchKey::SparseCsr};
+
+}  // namespace
+
+std::optional<DType> fusion_dtype(c10::ScalarType dtype) noexcept {
+  switch (dtype) {
+    case c10::kBool:
+      return DType::kBool;
+    case c10::kByte:
+      return DType::kUInt8;
+    case c10::kChar:
+      return DType::kInt8;
+    case c10::kShort:
+      return DType::kInt16;
+    case c10::kInt:
+      return DType::kInt32;
+    case c10::kLong:
+      return DType::kInt64;
+    case c10::kHalf:
+      return DType::kHalf;
+    case c10::kBFloat16:
+      return DType::kBFloat16;
+    case c10::kFloat:
+      return DType::kFloat;
+    case c10::kDouble:
+      return DType::kDouble;
+    default:
+      return std::nullopt;
+  }
+}
+
+FusedOperator::FusedOperator(const char* name, c10::ScalarType common) noexcept
+    : expression_(name) {
+  if (const auto dtype = fusion_dtype(common)) {
+    common_ = *dtype;
+    type_ = fusion::register_type(common_);
+  } else {
+    possible_ = false;
+  }
+}
+
+std::optional<fusion::TensorAccess> FusedOperator::access(const at::Tensor& tensor, bool writes) {
+  c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  const auto dtype = fusion_dtype(tensor.scalar_type());
+  if (!dtype || impl->key_set().has_any(kLazy) || impl->numel() == 0) {
+    possible_ = false;
+    return std::nullopt;
+  }
+  c10::StorageImpl& storage = *impl->unsafe_storage().unsafeGetStorageImpl();
+  if (writes) materialize(storage);
+  const c10::IntArrayRef sizes = impl->sizes(), strides = impl->strides();
+  fusion::TensorAccess access;
+  access.data = static_cast<std::byte*>(host_address(writes ? impl->mutable_data() : impl->data()));
+  access.dtype = *dtype;
+  access.sizes = {sizes.data(), sizes.size()};
+  access.strides = {strides.data(), strides.size()};
+  access.numel = impl->numel();
+  access.contiguous = impl->is_contiguous();
+  access.allocation = writes ? allocation_of(storage.data_ptr()) : nullptr;
+  return access;
+}
+
+FusedOperator::Node FusedOperator::load_number(const at::Tensor& scalar) {
+  if (scalar.dim() != 0 || scalar.is_complex() || !fusion_dtype(scalar.scalar_type())) {
+    possible_ = false;
+    return {};
+  }
+  return number(at::native::_local_scalar_dense_cpu(scalar));
+}
+
+FusedOperator::Node FusedOperator::load(const at::Tensor& tensor) {
+  if (!possible_) return {0, type_};
+  if (tensor.device().is_cpu()) return load_number(tensor);
+  const Node value = load_as_is(tensor);
+  if (!possible_ || fusion_dtype(tensor.scalar_type()) == common_) return value;
+  return expression_.to(common_, value);
+}
+
+FusedOperator::Node FusedOperator::load_as_is(const at::Tensor& tensor) {
+  if (!tensor.defined() || !tensor.is_privateuseone()) {
+    possible_ = false;
+    return {0, type_};
+  }
+  const auto from = access(tensor, /*writes=*/false);
+  return from ? expression_.load(*from) : Node{0, type_};
+}
+
+FusedOperator::Node FusedOperator::number(const c10::Scalar& value) {
+  if (value.isComplex() || value.isSymbolic()) {
+    possible_ = false;
+    return {0, type_};
+  }
+  switch (type_) {
+    case Type::kMask:
+      return expression_.number(value.to<double>() != 0);
+    case Type::kInt32:
+    case Type::kInt64: {
+      if (value.isFloatingPoint()) possible_ = false;  // ATen's own conversion decides
+      const std::int64_t whole = possible_ ? value.to<std::int64_t>() : 0;
+      if (type_ == Type::kInt64) return expression_.number(whole);
+      if (whole != static_cast<std::int32_t>(whole)) possible_ = false;  // ATen throws
+      return expression_.to(common_, expression_.number(static_cast<std::int32_t>(whole)));
+    }
+    default:
+      return expression_.number(type_, value.to<double>());
+  }
+}
+
+void FusedOperator::store(Node value, const at::Tensor& to) {
+  if (!possible_) return;
+  if (!to.is_privateuseone()) {
+    possible_ = false;
+    return;
+  }
+  const auto destination = access(to, /*writes=*/true);
+  if (!destination) return;
+  if (value.type == type_ && destination->dtype != common_) value = rounded(value);
+  expression_.store(expression_.to(destination->dtype, value), *destination);
+}
+
+bool FusedOperator::record(c10::Device device) {
+  return possible_ && expression_.fits() &&
+         fusion::record(current_queue(device.index()), expression_);
+}
+
+std::int64_t fusion_max_dims() noexcept { return fusion::kMaxDims; }
+
+// Copies of strided elements to strided places are better done in squares, by ATen.
+bool record_copy(const at::Tensor& self, const at::Tensor& source) {
+  const bool cast = self.scalar_type() != source.scalar_type();
+  if (!self.is_non_overlapping_and_dense()) return false;
+  if (!cast && (self.sizes() != source.sizes() || self.strides() != source.strides())) return false;
+  FusedOperator copy("copy_", self.scalar_type());
+  if (!copy.possible()) return false;
+  copy.store(copy.load(source), self);
+  return copy.record(self.device());
+}
+
+bool record_fill(const char* name, const at::Tensor& self, const c10::Scalar& value) {
+  if (!self.is_non_overlapping_and_dense()) return false;
+  FusedOperator fill(name, self.scalar_type());
+  if (!fill.possible()) return false;
+  fill.store(fill.number(value), self);
+  return fill.record(self.device());
+}
+
+}  // namespace loom::ops

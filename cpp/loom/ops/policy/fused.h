@@ -1,0 +1,412 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// Policy of operators that become part of fused programs. A recipe says what one operator computes:
+// emit(operator, output, arguments...) has the arguments of the schema. What cannot be fused is
+// launched under the base policy. Formulas are those of ATen's CPU kernels, so that both round
+// alike. Thread: any.
+
+#include "loom/ops/fused.h"
+#include "loom/ops/structured.h"
+
+#include <ATen/native/Activation.h>
+
+#include <cmath>
+#include <string_view>
+
+namespace loom::ops {
+
+template <class Recipe, class Base>
+struct Fused : Base {
+  static constexpr bool kFuses = true;
+  /// The operands are computed with as what the result is, whatever they are.
+  static constexpr bool kCommonIsOutput = requires { Recipe::kCommonIsOutput; };
+
+  /// `common` is the dtype that the operands were promoted to.
+  template <std::size_t kOutputs, class... Input>
+  static bool fuse(const char* name, c10::ScalarType common,
+                   const std::array<at::Tensor, kOutputs>& outputs, const Input&... inputs) {
+    FusedOperator f(name, common);
+    if (!f.possible()) return false;
+    Recipe::emit(f, outputs[0], inputs...);
+    return f.record(outputs[0].device());
+  }
+};
+
+namespace recipe {
+
+using fusion::Op;
+using fusion::Type;
+using Node = fusion::Node;
+using at::Scalar;
+using at::Tensor;
+
+/// Unary operators of floating-point numbers.
+template <Op kOp>
+struct Float {
+  static void emit(FusedOperator& f, const Tensor& to, const Tensor& self) {
+    if (!f.floating()) return f.give_up();
+    f.store(f.apply(kOp, f.load(self)), to);
+  }
+};
+
+/// Unary operators of all numbers.
+template <Op kOp>
+struct Number {
+  static void emit(FusedOperator& f, const Tensor& to, const Tensor& self) {
+    if (f.mask()) return f.give_up();
+    f.store(f.apply(kOp, f.load(self)), to);
+  }
+};
+
+/// Complex numbers have another dtype than their absolute values, and are not fused.
+struct Abs : Number<Op::kAbs> {
+  static constexpr bool kCommonIsOutput = true;
+};
+
+struct BitwiseNot {
+  static void emit(FusedOperator& f, const Tensor& to, const Tensor& self) {
+    if (f.floating()) return f.give_up();
+    f.store(f.apply(Op::kNot, f.load(self)), to);
+  }
+};
+
+/// Binary operators; kForMask is what they are for bool operands (kAdd: there is none).
+template <Op kOp, Op kForMask = Op::kAdd>
+struct Binary {
+  template <class Self, class Other>
+  static void emit(FusedOperator& f, const Tensor& to, const Self& self, const Other& other) {
+    const Op op = f.mask() ? kForMask : kOp;
+    if (f.mask() && kForMask == Op::kAdd) return f.give_up();
+    const Node a = f.load(self);
+    f.store(f.apply(op, a, f.load(other)), to);
+  }
+};
+
+/// The same for floating-point numbers only.
+template <Op kOp>
+struct BinaryFloat {
+  static void emit(FusedOperator& f, const Tensor& to, const Tensor& self, const Tensor& other) {
+    if (!f.floating()) return f.give_up();
+    const Node a = f.load(self);
+    f.store(f.apply(kOp, a, f.load(other)), to);
+  }
+};
+
+/// Extrema: numbers beside them are rounded to the operands' dtype.
+template <Op kOp, Op kForMask>
+struct Extremum {
+  static void emit(FusedOperator& f, const Tensor& to, const Tensor& self, const Tensor& other) {
+    const Node a = f.rounded(f.load(self));
+    f.store(f.apply(f.mask() ? kForMask : kOp, a, f.rounded(f.load(other))), to);
+  }
+};
+
+/// Bitwise operators of integers and bool.
+template <Op kOp>
+struct Bitwise {
+  static void emit(FusedOperator& f, const Tensor& to, const Tensor& self, const Tensor& other) {
+    if (f.floating()) return f.give_up();
+    const Node a = f.load(self);
+    f.store(f.apply(kOp, a, f.load(other)), to);
+  }
+};
+
+struct Add {
+  static void emit(FusedOperator& f, const Tensor& to, const Tensor& self, const Tensor& other,
+                   const Scalar& alpha) {
+    emit(f, to, self, other, alpha, 1);
+  }
+  static void emit(FusedOperator& f, const Tensor& to, const Tensor& self, const Tensor& other,
+                   const Scalar& alpha, int sign) {
+    if (alpha.isComplex() || alpha.isSymbolic()) return f.give_up();
+    const Node a = f.load(self), b = f.load(other);
+    if (f.mask()) {
+      if (sign < 0 || !alpha.equal(1)) return f.give_up();
+      return f.store(f.apply(Op::kOr, a, b), to);
+    }
+    if (alpha.equal(1)) return f.store(f.apply(sign < 0 ? Op::kSub : Op::kAdd, a, b), to);
+    if (f.floating()) {
+      const Node factor = f.number(sign * alpha.to<double>());
+      return f.store(f.apply(Op::kMulAdd, b, factor, a), to);
+    }
+    if (sign < 0) return f.give_up();
+    f.store(f.add(a, f.mul(b, f.number(alpha))), to);
+  }
+};
+
+struct Sub {
+  static void emit(FusedOperator& f, const Tensor& to, const Tensor& self, const Tensor& other,
+                   const Scalar& alpha) {
+    Add::emit(f, to, self, other, alpha, -1);
+  }
+};
+
+struct DivMode {
+  static void emit(FusedOperator& f, const Tensor& to, const Tensor& self, const Tensor& other,
+                   const std::optional<std::string_view>& mode) {
+    // Rounding down is more than a floor, and integers must look for zeros.
+    if (!f.floating() || (mode && *mode != "trunc")) return f.give_up();
+    const Node a = f.load(self);
+    const Node quotient = f.div(a, f.load(other));
+    f.store(mode ? f.apply(Op::kTrunc, f.rounded(quotient)) : quotient, to);
+  }
+};
+
+/// Comparisons: both sides are values of the common dtype.
+template <Op kOp>
+struct Compare {
+  static void emit(FusedOperator& f, const Tensor& to, const Tensor& self, const Tensor& other) {
+    emit(f, to, f.rounded(f.load(self)), f.rounded(f.load(other)));
+  }
+  static void emit(FusedOperator& f, const Tensor& to, const Tensor& self, const Scalar& other) {
+    emit(f, to, f.rounded(f.load(self)), f.rounded(f.number(other)));
+  }
+  static void emit(FusedOperator& f, const Tensor& to, Node a, Node b) {
+    if (f.mask() && kOp != Op::kEq && kOp != Op::kNe) {
+      a = f.to(Type::kInt32, a);
+      b = f.to(Type::kInt32, b);
+    }
+    f.store(f.apply(kOp, a, b), to);
+  }
+};
+
+/// Operators on truth values: operands of their own dtypes.
+template <Op kOp>
+struct Logical {
+  static constexpr bool kCommonIsOutput = true;
+  static void emit(FusedOperator& f, const Tensor& to, const Tensor& self, const Tensor& other) {
+    const Node a = f.to(Type::kMask, f.load_as_is(self));
+    f.store(f.apply(kOp, a, f.to(Type::kMask, f.load_as_is(other))), to);
+  }
+};
+
+struct LogicalNot {
+  static constexpr bool kCommonIsOutput = true;
+  static void emit(FusedOperator& f, const Tensor& to, const Tensor& self) {
+    f.store(f.apply(Op::kNot, f.to(Type::kMask, f.load_as_is(self))), to);
+  }
+};
+
+struct Where {
+  static constexpr bool kCommonIsOutput = true;
+  static void emit(FusedOperator& f, const Tensor& to, const Tensor& condition, const Tensor& self,
+                   const Tensor& other) {
+    const Node mask = f.to(Type::kMask, f.load_as_is(condition));
+    const Node a = f.rounded(f.load(self));
+    f.store(f.where(mask, a, f.rounded(f.load(other))), to);
+  }
+};
+
+struct ClampMin {
+  static void emit(FusedOperator& f, const Tensor& to, const Tensor& self, const Scalar& min) {
+    if (f.mask()) return f.give_up();
+    f.store(f.apply(Op::kMaximum, f.load(self), f.rounded(f.number(min))), to);
+  }
+};
+
+struct ClampMax {
+  static void emit(FusedOperator& f, const Tensor& to, const Tensor& self, const Scalar& max) {
+    if (f.mask()) return f.give_up();
+    f.store(f.apply(Op::kMinimum, f.load(self), f.rounded(f.number(max))), to);
+  }
+};
+
+struct Clamp {
+  static void emit(FusedOperator& f, const Tensor& to, const Tensor& self,
+                   const std::optional<Scalar>& min, const std::optional<Scalar>& max) {
+    if (f.mask()) return f.give_up();
+    Node value = f.load(self);
+    if (min) value = f.apply(Op::kMaximum, value, f.rounded(f.number(*min)));
+    if (max) value = f.apply(Op::kMinimum, value, f.rounded(f.number(*max)));
+    f.store(value, to);
+  }
+};
+
+/// x to the power of a number; the small ones as ATen does them.
+struct PowScalar {
+  static void emit(FusedOperator& f, const Tensor& to, const Tensor& self, const Scalar& exponent) {
+    if (!f.floating() || exponent.isComplex()) return f.give_up();
+    const Node x = f.load(self);
+    const double e = exponent.to<double>();
+    Node value = x;
+    if (e == 2) {
+      value = f.mul(x, x);
+    } else if (e == 3) {
+      value = f.mul(f.mul(x, x), x);
+    } else if (e == 0.5) {
+      value = f.apply(Op::kSqrt, x);
+    } else if (e == -0.5) {
+      value = f.apply(Op::kRsqrt, x);
+    } else if (e == -1) {
+      value = f.apply(Op::kReciprocal, x);
+    } else if (e == -2) {
+      value = f.apply(Op::kReciprocal, f.mul(x, x));
+    } else if (e == 0 || e == 1) {
+      return f.give_up();  // a fill and a copy
+    } else {
+      value = f.apply(Op::kPow, x, f.number(e));
+    }
+    f.store(value, to);
+  }
+};
+
+struct Addcmul {
+  static void emit(FusedOperator& f, const Tensor& to, const Tensor& self, const Tensor& tensor1,
+                   const Tensor& tensor2, const Scalar& value) {
+    if (!f.floating()) return f.give_up();
+    const Node a = f.load(self), b = f.load(tensor1);
+    const Node scaled = value.equal(1) ? b : f.mul(f.number(value), b);
+    f.store(f.add(a, f.mul(scaled, f.load(tensor2))), to);
+  }
+};
+
+struct Addcdiv {
+  static void emit(FusedOperator& f, const Tensor& to, const Tensor& self, const Tensor& tensor1,
+                   const Tensor& tensor2, const Scalar& value) {
+    if (!f.floating()) return f.give_up();
+    const Node a = f.load(self), b = f.load(tensor1);
+    const Node scaled = value.equal(1) ? b : f.mul(f.number(value), b);
+    f.store(f.add(a, f.div(scaled, f.load(tensor2))), to);
+  }
+};
+
+/// a + w (b - a), from the nearer end.
+struct Lerp {
+  static void emit(FusedOperator& f, const Tensor& to, const Tensor& self, const Tensor& end,
+                   const Scalar& weight) {
+    if (!f.floating() || weight.isComplex()) return f.give_up();
+    const double w = weight.to<double>();
+    const Node a = f.load(self), b = f.load(end);
+    const bool low = std::abs(w) < 0.5;
+    f.store(f.apply(Op::kMulAdd, f.number(low ? w : w - 1), f.sub(b, a), low ? a : b), to);
+  }
+  static void emit(FusedOperator& f, const Tensor& to, const Tensor& self, const Tensor& end,
+                   const Tensor& weight) {
+    if (!f.floating()) return f.give_up();
+    const Node a = f.load(self), b = f.load(end), w = f.load(weight);
+    const Node low = f.apply(Op::kLt, f.apply(Op::kAbs, w), f.number(0.5));
+    const Node factor = f.where(low, w, f.sub(w, f.number(1.0)));
+    f.store(f.apply(Op::kMulAdd, factor, f.sub(b, a), f.where(low, a, b)), to);
+  }
+};
+
+inline Node logistic(FusedOperator& f, Node x) {
+  const Node one = f.number(1.0);
+  return f.div(one, f.add(one, f.apply(Op::kExp, f.sub(f.number(0.0), x))));
+}
+
+struct Sigmoid {
+  static void emit(FusedOperator& f, const Tensor& to, const Tensor& self) {
+    if (!f.floating()) return f.give_up();
+    f.store(logistic(f, f.load(self)), to);
+  }
+};
+
+struct SigmoidBackward {
+  static void emit(FusedOperator& f, const Tensor& to, const Tensor& grad, const Tensor& output) {
+    if (!f.floating()) return f.give_up();
+    const Node g = f.load(grad), y = f.load(output);
+    f.store(f.mul(f.mul(g, f.sub(f.number(1.0), y)), y), to);
+  }
+};
+
+struct TanhBackward {
+  static void emit(FusedOperator& f, const Tensor& to, const Tensor& grad, const Tensor& output) {
+    if (!f.floating()) return f.give_up();
+    const Node g = f.load(grad), y = f.load(output);
+    f.store(f.mul(g, f.sub(f.number(1.0), f.mul(y, y))), to);
+  }
+};
+
+struct Silu {
+  static void emit(FusedOperator& f, const Tensor& to, const Tensor& self) {
+    if (!f.floating()) return f.give_up();
+    const Node x = f.load(self);
+    f.store(f.div(x, f.add(f.number(1.0), f.apply(Op::kExp, f.apply(Op::kNeg, x)))), to);
+  }
+};
+
+struct SiluBackward {
+  static void emit(FusedOperator& f, const Tensor& to, const Tensor& grad, const Tensor& self) {
+    if (!f.floating()) return f.give_up();
+    const Node g = f.load(grad), x = f.load(self), one = f.number(1.0);
+    const Node s = f.div(one, f.add(one, f.apply(Op::kExp, f.apply(Op::kNeg, x))));
+    f.store(f.mul(f.mul(g, s), f.add(one, f.mul(x, f.sub(one, s)))), to);
+  }
+};
+
+/// 0.5 x (1 + erf(x / sqrt 2)), or with tanh(sqrt(2 / pi) (x + 0.044715 x^3)) for erf.
+struct Gelu {
+  static constexpr double kBeta = M_SQRT2 * M_2_SQRTPI * 0.5, kKappa = 0.044715;
+
+  static void emit(FusedOperator& f, const Tensor& to, const Tensor& self,
+                   std::string_view approximate) {
+    if (!f.floating()) return f.give_up();
+    const Node x = f.load(self), one = f.number(1.0), half = f.number(0.5);
+    if (at::native::get_gelutype_enum(approximate) == at::native::GeluType::Tanh) {
+      const Node cube = f.mul(f.mul(x, x), x);
+      const Node inner = f.mul(f.number(kBeta), f.add(x, f.mul(f.number(kKappa), cube)));
+      f.store(f.mul(f.mul(half, x), f.add(one, f.apply(Op::kTanh, inner))), to);
+    } else {
+      const Node erf = f.apply(Op::kErf, f.mul(x, f.number(M_SQRT1_2)));
+      f.store(f.mul(f.mul(half, x), f.add(one, erf)), to);
+    }
+  }
+};
+
+struct GeluBackward {
+  static void emit(FusedOperator& f, const Tensor& to, const Tensor& grad, const Tensor& self,
+                   std::string_view approximate) {
+    if (!f.floating()) return f.give_up();
+    const Node g = f.load(grad), x = f.load(self), one = f.number(1.0), half = f.number(0.5);
+    if (at::native::get_gelutype_enum(approximate) == at::native::GeluType::Tanh) {
+      const Node square = f.mul(x, x);
+      const Node beta = f.number(Gelu::kBeta);
+      const Node inner = f.mul(beta, f.add(x, f.mul(f.number(Gelu::kKappa), f.mul(square, x))));
+      const Node tanh = f.apply(Op::kTanh, inner);
+      const Node left = f.mul(half, x);
+      const Node slope = f.mul(beta, f.add(one, f.mul(f.number(3 * Gelu::kKappa), square)));
+      const Node right = f.mul(f.mul(left, f.sub(one, f.mul(tanh, tanh))), slope);
+      f.store(f.mul(g, f.add(f.mul(half, f.add(one, tanh)), right)), to);
+    } else {
+      const Node erf = f.apply(Op::kErf, f.mul(x, f.number(M_SQRT1_2)));
+      const Node cdf = f.mul(half, f.add(one, erf));
+      const Node gauss = f.apply(Op::kExp, f.mul(f.mul(x, x), f.number(-0.5)));
+      const Node pdf = f.mul(f.number(M_2_SQRTPI * M_SQRT1_2 * 0.5), gauss);
+      f.store(f.mul(g, f.add(cdf, f.mul(x, pdf))), to);
+    }
+  }
+};
+
+struct ThresholdBackward {
+  static void emit(FusedOperator& f, const Tensor& to, const Tensor& grad, const Tensor& self,
+                   const Scalar& threshold) {
+    if (f.mask()) return f.give_up();
+    const Node g = f.load(grad), x = f.load(self);
+    const Node below = f.apply(Op::kLe, x, f.rounded(f.number(threshold)));
+    f.store(f.where(below, f.number(c10::Scalar(0)), g), to);
+  }
+};
+
+struct LeakyRelu {
+  static void emit(FusedOperator& f, const Tensor& to, const Tensor& self, const Scalar& slope) {
+    if (!f.floating()) return f.give_up();
+    const Node x = f.load(self);
+    const Node positive = f.apply(Op::kGt, x, f.number(0.0));
+    f.store(f.where(positive, x, f.mul(x, f.number(slope))), to);
+  }
+};
+
+struct LeakyReluBackward {
+  static void emit(FusedOperator& f, const Tensor& to, const Tensor& grad, const Tensor& self,
+                   const Scalar& slope, bool) {
+    if (!f.floating()) return f.give_up();
+    const Node g = f.load(grad), x = f.load(self);
+    const Node positive = f.apply(Op::kGt, x, f.number(0.0));
+    f.store(f.where(positive, g, f.mul(g, f.number(slope))), to);
+  }
+};
+
+}  // namespace recipe
+}  // namespace loom::ops

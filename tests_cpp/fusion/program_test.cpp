@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/fusion/program.h"
+
+#include "loom/fusion/freed.h"
+#include "loom/fusion/plan.h"
+
+#include <gtest/gtest.h>
+
+#include "support/fused.h"
+#include <numeric>
+
+namespace loom::fusion {
+namespace {
+
+using testing::binary;
+using testing::FusedTensor;
+using testing::row_sum;
+
+class ProgramTest : public ::testing::Test {
+ protected:
+  ProgramTest() { program_.reset(); }
+
+  bool add(FusedTensor& to, FusedTensor& a, FusedTensor& b) {
+    return program_.append(binary(Op::kAdd, to.access(), a.access(), b.access()));
+  }
+  const Body& close() {
+    program_.close();
+    plan_.make(program_);
+    return plan_.body();
+  }
+
+  Program program_;
+  Plan plan_;
+  FusedTensor a_{{4, 8}, 1}, b_{{4, 8}, 2}, c_{{4, 8}}, d_{{4, 8}}, row_{{8}}, rows_{{4, 1}};
+};
+
+TEST_F(ProgramTest, AResultIsNotLoadedAgain) {
+  ASSERT_TRUE(add(c_, a_, b_));
+  ASSERT_TRUE(add(d_, c_, a_));
+  const Body& body = close();
+  EXPECT_EQ(body.inputs.size(), 2u);
+  EXPECT_EQ(body.instructions.size(), 2u);
+  EXPECT_EQ(body.outputs.size(), 2u);
+}
+
+TEST_F(ProgramTest, AResultWhoseMemoryWasFreedIsNotStored) {
+  ASSERT_TRUE(add(c_, a_, b_));
+  ASSERT_TRUE(add(d_, c_, a_));
+  note_freed(c_.access().allocation);
+  EXPECT_EQ(close().outputs.size(), 1u);
+}
+
+TEST_F(ProgramTest, WhatWasFreedBeforeIsStored) {
+  note_freed(c_.access().allocation);
+  ASSERT_TRUE(add(c_, a_, b_));
+  EXPECT_EQ(close().outputs.size(), 1u);
+}
+
+TEST_F(ProgramTest, MemoryThatIsUsedAgainBelongsToTheLaterResult) {
+  ASSERT_TRUE(add(c_, a_, b_));
+  ASSERT_TRUE(add(d_, c_, a_));
+  note_freed(c_.access().allocation);
+  ASSERT_TRUE(add(c_, d_, b_));  // another tensor at the same place
+  const Body& body = close();
+  ASSERT_EQ(body.outputs.size(), 2u);
+  EXPECT_EQ(body.outputs[1].value, body.value_count() - 1);
+}
+
+TEST_F(ProgramTest, AnOverwrittenResultIsNotStored) {
+  ASSERT_TRUE(add(c_, a_, b_));
+  ASSERT_TRUE(add(c_, c_, b_));
+  EXPECT_EQ(close().outputs.size(), 1u);
+}
+
+TEST_F(ProgramTest, NobodyNeedsWhatOnlyDeadResultsUse) {
+  ASSERT_TRUE(add(c_, a_, b_));
+  note_freed(c_.access().allocation);
+  EXPECT_TRUE(close().outputs.empty());
+}
+
+TEST_F(ProgramTest, WritingIntoAnOperandInPlaceIsPartOfIt) {
+  ASSERT_TRUE(add(a_, a_, b_));
+  ASSERT_TRUE(add(c_, a_, b_));
+  const Body& body = close();
+  EXPECT_EQ(body.inputs.size(), 2u);
+  EXPECT_EQ(body.outputs.size(), 2u);
+}
+
+TEST_F(ProgramTest, OtherSizesDoNotFitIn) {
+  FusedTensor other({5, 8}), result({5, 8});
+  ASSERT_TRUE(add(c_, a_, b_));
+  EXPECT_FALSE(add(result, other, other));
+}
+
+TEST_F(ProgramTest, ARefusedOperatorChangesNothing) {
+  FusedTensor result({5, 8});
+  ASSERT_TRUE(add(c_, a_, b_));
+  ASSERT_FALSE(add(result, result, result));
+  EXPECT_EQ(program_.operators().size(), 1u);
+  EXPECT_EQ(program_.loads().size(), 2u);
+}
+
+TEST_F(ProgramTest, AnOperandThatOverlapsWithAResultInPartDoesNotFitIn) {
+  ASSERT_TRUE(add(c_, a_, b_));
+  TensorAccess shifted = c_.access();
+  shifted.data += sizeof(float) * 8;
+  const std::int64_t sizes[] = {1, 8};
+  shifted.sizes = sizes;
+  shifted.numel = 8;
+  EXPECT_FALSE(program_.append(binary(Op::kAdd, d_.access(), a_.access(), shifted)));
+}
+
+TEST_F(ProgramTest, AResultOverABroadcastOperandDoesNotFitIn) {
+  ASSERT_TRUE(program_.append(binary(Op::kAdd, c_.access(), a_.access(), row_.access())));
+  TensorAccess over_row = d_.access();
+  over_row.data = row_.access().data;
+  EXPECT_FALSE(program_.append(binary(Op::kAdd, over_row, a_.access(), b_.access())));
+}
+
+TEST_F(ProgramTest, TransposedResultsOfTheSameShapeAreOneSpace) {
+  const std::int64_t sizes[] = {4, 8}, strides[] = {1, 4};
+  const auto transposed = [&](FusedTensor& tensor) {
+    TensorAccess access = tensor.access();
+    access.sizes = sizes;
+    access.strides = strides;
+    access.contiguous = false;
+    return access;
+  };
+  ASSERT_TRUE(program_.append(binary(Op::kAdd, transposed(c_), transposed(a_), transposed(b_))));
+  ASSERT_TRUE(program_.append(binary(Op::kAdd, transposed(d_), transposed(c_), transposed(b_))));
+  close();
+  EXPECT_EQ(plan_.rows(), 1);
+  EXPECT_EQ(plan_.columns(), 32);
+  EXPECT_FALSE(plan_.gathers());
+}
+
+TEST_F(ProgramTest, ABroadcastRowIsReadInPlace) {
+  FusedTensor wide({4, 128}), result({4, 128}), row({128}), column({4, 1});
+  ASSERT_TRUE(program_.append(binary(Op::kAdd, result.access(), wide.access(), row.access())));
+  ASSERT_TRUE(program_.append(binary(Op::kMul, wide.access(), result.access(), column.access())));
+  close();
+  EXPECT_EQ(plan_.rows(), 4);
+  EXPECT_EQ(plan_.columns(), 128);
+  EXPECT_FALSE(plan_.gathers());
+  EXPECT_TRUE(plan_.body().inputs[2].uniform);
+}
+
+TEST_F(ProgramTest, AReductionAndWhatFollowsItShareAProgram) {
+  ASSERT_TRUE(add(c_, a_, b_));
+  ASSERT_TRUE(program_.append(row_sum(rows_.access(), c_.access())));
+  ASSERT_TRUE(add(rows_, rows_, rows_));  // one element a row
+  ASSERT_TRUE(program_.append(binary(Op::kDiv, d_.access(), c_.access(), rows_.access())));
+  const Body& body = close();
+  check_valid(body);
+  EXPECT_EQ(analyse(body).phases, 2);
+  EXPECT_TRUE(plan_.whole_rows());
+  EXPECT_EQ(plan_.columns(), 8);
+  EXPECT_EQ(body.outputs.size(), 3u);
+}
+
+TEST_F(ProgramTest, RowsOfOneLengthDoNotMixWithRowsOfAnother) {
+  ASSERT_TRUE(program_.append(row_sum(rows_.access(), a_.access())));
+  FusedTensor one({1, 1});
+  Expression all("sum");
+  all.reduce_over_last(2);
+  all.store(all.apply(Op::kSum, all.load(a_.access())), one.access());
+  EXPECT_FALSE(program_.append(all));
+}
+
+TEST_F(ProgramTest, ItIsFullAtSomePoint) {
+  int appended = 0;
+  while (add(c_, c_, b_)) ASSERT_LT(++appended, 200);
+  EXPECT_GE(appended, 16);
+  check_valid(close());
+}
+
+TEST_F(ProgramTest, EqualNumbersAreOneParameter) {
+  for (int i = 0; i < 3; ++i) {
+    Expression scale("mul");
+    const Node value = scale.load(a_.access());
+    scale.store(scale.apply(Op::kMul, value, scale.number(0.5F)), a_.access());
+    ASSERT_TRUE(program_.append(scale));
+  }
+  EXPECT_EQ(close().params.size(), 1u);
+}
+
+}  // namespace
+}  // namespace loom::fusion

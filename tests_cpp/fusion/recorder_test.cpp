@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/fusion/recorder.h"
+
+#include "loom/device/event.h"
+#include "loom/fusion/freed.h"
+#include "loom/fusion/kernel_cache.h"
+
+#include <gtest/gtest.h>
+
+#include "support/fused.h"
+#include "support/gate.h"
+#include "support/queues.h"
+#include "support/threads.h"
+
+namespace loom::fusion {
+namespace {
+
+using testing::binary;
+using testing::FusedTensor;
+using testing::row_sum;
+
+class RecorderTest : public testing::QueueFixture {
+ protected:
+  bool add(FusedTensor& to, FusedTensor& a, FusedTensor& b) {
+    return record(queue_, binary(Op::kAdd, to.access(), a.access(), b.access()));
+  }
+
+  FusedTensor a_{{3, 100}, 1}, b_{{3, 100}, 2}, c_{{3, 100}}, d_{{3, 100}};
+};
+
+TEST_F(RecorderTest, OperatorsShareACommandUntilSomethingElseComes) {
+  testing::Gate gate;
+  queue_.submit("gate", [&] { gate.pass(); });
+  ASSERT_TRUE(add(c_, a_, b_));
+  ASSERT_TRUE(add(d_, c_, b_));
+  EXPECT_EQ(queue_.submitted(), 2u);
+  queue_.submit("other", &RecorderTest::nothing);
+  ASSERT_TRUE(add(c_, c_, b_));
+  EXPECT_EQ(queue_.submitted(), 4u);
+  gate.open();
+  queue_.synchronize();
+  EXPECT_EQ(c_[299], 5);
+  EXPECT_EQ(d_[0], 5);
+}
+
+TEST_F(RecorderTest, ACommandSubmittedLaterSeesTheResults) {
+  float seen = 0;
+  ASSERT_TRUE(add(c_, a_, b_));
+  queue_.submit("look", [&] { seen = c_[7]; });
+  queue_.synchronize();
+  EXPECT_EQ(seen, 3);
+}
+
+TEST_F(RecorderTest, AnEventCoversWhatWasRecordedBeforeIt) {
+  testing::Gate gate;
+  queue_.submit("gate", [&] { gate.pass(); });
+  ASSERT_TRUE(add(c_, a_, b_));
+  QueueEvent event(EventTiming::kDisabled);
+  event.record(queue_);
+  // What is freed after the event may still be read by who waits for it.
+  note_freed(c_.access().allocation);
+  ASSERT_TRUE(add(d_, a_, b_));
+  EXPECT_EQ(queue_.submitted(), 3u);
+  gate.open();
+  event.synchronize();
+  EXPECT_EQ(c_[0], 3);
+  queue_.synchronize();
+}
+
+TEST_F(RecorderTest, NobodyHasToCloseAProgram) {
+  ASSERT_TRUE(add(c_, a_, b_));
+  queue_.timeline().wait(queue_.submitted());
+  EXPECT_EQ(c_[0], 3);
+}
+
+TEST_F(RecorderTest, WithoutFusionEachOperatorRunsByItself) {
+  set_enabled(false);
+  ASSERT_TRUE(add(c_, a_, b_));
+  ASSERT_TRUE(add(d_, c_, b_));
+  set_enabled(true);
+  EXPECT_EQ(queue_.submitted(), 2u);
+  queue_.synchronize();
+  EXPECT_EQ(d_[150], 5);
+}
+
+TEST_F(RecorderTest, WhatNoProgramCanTakeIsRefused) {
+  TensorAccess overlapping = a_.access();
+  overlapping.data += sizeof(float);
+  const auto before = queue_.submitted();
+  EXPECT_FALSE(record(queue_, binary(Op::kAdd, overlapping, a_.access(), b_.access())));
+  EXPECT_EQ(queue_.submitted(), before);
+}
+
+TEST_F(RecorderTest, ASumOfRowsIsDividedByInTheSameProgram) {
+  FusedTensor sums({3, 1});
+  ASSERT_TRUE(record(queue_, row_sum(sums.access(), a_.access())));
+  ASSERT_TRUE(record(queue_, binary(Op::kDiv, c_.access(), a_.access(), sums.access())));
+  queue_.synchronize();
+  EXPECT_EQ(sums[2], 100);
+  EXPECT_EQ(c_[123], 0.01F);
+}
+
+TEST_F(RecorderTest, StridedOperandsAreGathered) {
+  FusedTensor square({40, 40}), result({40, 40});
+  for (int i = 0; i < 1600; ++i) square[i] = static_cast<float>(i);
+  TensorAccess transposed = square.access();
+  const std::int64_t strides[] = {1, 40};
+  transposed.strides = strides;
+  transposed.contiguous = false;
+  ASSERT_TRUE(record(queue_, binary(Op::kSub, result.access(), square.access(), transposed)));
+  queue_.synchronize();
+  for (int i = 0; i < 40; ++i) {
+    for (int j = 0; j < 40; ++j) {
+      ASSERT_EQ(result[i * 40 + j], static_cast<float>(i * 40 + j - (j * 40 + i)));
+    }
+  }
+}
+
+TEST_F(RecorderTest, LargeProgramsAreSharedByCores) {
+  Cores cores(2);
+  Queue queue(QueueId{0, 0, 9}, cores);
+  FusedTensor a({1, 300'001}, 1), b({1, 300'001}, 2), c({1, 300'001});
+  ASSERT_TRUE(record(queue, binary(Op::kAdd, c.access(), a.access(), b.access())));
+  queue.synchronize();
+  for (const float value : c.elements()) ASSERT_EQ(value, 3);
+}
+
+TEST_F(RecorderTest, ThreadsMayRecordAndSubmitAtOnce) {
+  constexpr int kThreads = 4, kRounds = 300;
+  std::vector<FusedTensor> sums(kThreads, FusedTensor({3, 100}));
+  std::atomic<int> others{0};
+  testing::on_threads(kThreads, [&](int index) {
+    for (int round = 0; round < kRounds; ++round) {
+      FusedTensor& sum = sums[static_cast<std::size_t>(index)];
+      ASSERT_TRUE(add(sum, sum, a_));
+      if (round % 7 == index) queue_.submit("other", [&] { others.fetch_add(1); });
+      if (round % 50 == index) queue_.synchronize();
+    }
+  });
+  queue_.synchronize();
+  for (FusedTensor& sum : sums) {
+    for (const float value : sum.elements()) ASSERT_EQ(value, kRounds);
+  }
+}
+
+TEST_F(RecorderTest, TheReportTellsWhatRan) {
+  KernelCache::instance().reset_report();
+  ASSERT_TRUE(add(c_, a_, b_));
+  ASSERT_TRUE(add(d_, c_, b_));
+  note_freed(c_.access().allocation);
+  queue_.synchronize();
+  const auto report = KernelCache::instance().report();
+  ASSERT_EQ(report.size(), 1u);
+  EXPECT_EQ(report[0].operators.size(), 2u);
+  EXPECT_EQ(report[0].runs, 1u);
+  EXPECT_EQ(report[0].elements, 300u);
+  EXPECT_EQ(report[0].bytes, 3 * 300 * sizeof(float));
+  EXPECT_EQ(report[0].unfused_bytes, 6 * 300 * sizeof(float));
+}
+
+}  // namespace
+}  // namespace loom::fusion
