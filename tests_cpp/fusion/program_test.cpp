@@ -117,6 +117,14 @@ TEST_F(ProgramTest, AResultOverABroadcastOperandDoesNotFitIn) {
   EXPECT_FALSE(program_.append(binary(Op::kAdd, over_row, a_.access(), b_.access())));
 }
 
+TEST_F(ProgramTest, AResultWithElementsThatAreTheSameOneDoesNotFitIn) {
+  TensorAccess windows = c_.access();
+  const std::int64_t strides[] = {4, 1};
+  windows.strides = strides;
+  windows.contiguous = false;
+  EXPECT_FALSE(program_.append(binary(Op::kAdd, windows, a_.access(), b_.access())));
+}
+
 TEST_F(ProgramTest, TransposedResultsOfTheSameShapeAreOneSpace) {
   const std::int64_t sizes[] = {4, 8}, strides[] = {1, 4};
   const auto transposed = [&](FusedTensor& tensor) {

@@ -82,7 +82,7 @@ class Block {
   void run(std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t columns) {
     std::int64_t tile_columns = columns, tile_rows = rows;
     if (plan_.gathers()) {
-      if (!plan_.whole_rows()) tile_columns = std::min(columns, kTileElements);
+      if (!plan_.whole_rows()) tile_columns = std::min(columns, tile_width(rows));
       tile_rows = std::max<std::int64_t>(kTileElements / tile_columns, 1);
     }
     reserve(tile_rows, tile_columns);
@@ -98,6 +98,16 @@ class Block {
   }
 
  private:
+  /// Operands that are dense down the columns are read in lines of some rows each.
+  [[nodiscard]] std::int64_t tile_width(std::int64_t rows) const {
+    constexpr std::int64_t kNarrow = 64;
+    const auto down = [&](const PlannedOperand& operand) {
+      return operand.reach == Reach::kGathered && walks_down(gather(operand, 0, rows, 0, 1));
+    };
+    const bool narrow = std::any_of(plan_.inputs().begin(), plan_.inputs().end(), down) ||
+                        std::any_of(plan_.outputs().begin(), plan_.outputs().end(), down);
+    return narrow ? kNarrow : kTileElements;
+  }
   [[nodiscard]] std::int64_t run_length(std::int64_t row) const {
     const int d = plan_.column_dim() - 1;
     return d < 0 ? 1 : plan_.sizes()[d] - row % plan_.sizes()[d];

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
+#include <cstdlib>
 
 namespace loom::fusion {
 namespace {
@@ -42,54 +42,99 @@ void each_run(const Gather& tile, std::byte* row, Run&& run) {
   }
 }
 
-template <std::size_t kItem>
-void gather_items(const Gather& from, std::byte* tile) {
+template <class Item>
+void gather_run(const std::byte* address, std::int64_t stride, std::int64_t count, Item* tile) {
+  const auto* from = reinterpret_cast<const Item*>(address);
+  // Every second element (parts of complex numbers, too) is what compilers have shuffles for.
+  if (stride == 2 * static_cast<std::int64_t>(sizeof(Item))) {
+    for (std::int64_t i = 0; i < count; ++i) tile[i] = from[2 * i];
+  } else {
+    const std::int64_t step = stride / static_cast<std::int64_t>(sizeof(Item));
+    for (std::int64_t i = 0; i < count; ++i) tile[i] = from[i * step];
+  }
+}
+
+template <class Item>
+void scatter_run(std::byte* address, std::int64_t stride, std::int64_t count, const Item* tile) {
+  auto* const to = reinterpret_cast<Item*>(address);
+  const std::int64_t step = stride / static_cast<std::int64_t>(sizeof(Item));
+  for (std::int64_t i = 0; i < count; ++i) to[i * step] = tile[i];
+}
+
+// Down the columns first: rows are the near direction of a transposed operand. Four columns at a
+// time, so that what is written to the tile lies together too.
+template <class Item>
+void gather_transposed(const Gather& from, Item* tile) {
+  const std::int64_t stride = from.strides[0];
+  const std::byte* first = from.data + from.column * stride;
+  const auto at = [&](std::int64_t row, std::int64_t column) {
+    return *reinterpret_cast<const Item*>(first + row * from.row_stride + column * stride);
+  };
+  std::int64_t c = 0;
+  for (; c + 4 <= from.columns; c += 4) {
+    for (std::int64_t r = 0; r < from.rows; ++r) {
+      Item* const to = tile + r * from.columns + c;
+      const Item items[] = {at(r, c), at(r, c + 1), at(r, c + 2), at(r, c + 3)};
+      std::copy(items, items + 4, to);
+    }
+  }
+  for (; c < from.columns; ++c) {
+    for (std::int64_t r = 0; r < from.rows; ++r) tile[r * from.columns + c] = at(r, c);
+  }
+}
+
+template <class Item>
+void gather_items(const Gather& from, std::byte* to) {
+  auto* tile = reinterpret_cast<Item*>(to);
+  if (walks_down(from)) return gather_transposed(from, tile);
   for (std::int64_t r = 0; r < from.rows; ++r) {
     each_run(from, from.data + r * from.row_stride,
              [&](const std::byte* address, std::int64_t stride, std::int64_t count) {
-               for (std::int64_t i = 0; i < count; ++i) {
-                 std::memcpy(tile, address + i * stride, kItem);
-                 tile += kItem;
-               }
+               gather_run(address, stride, count, tile);
+               tile += count;
              });
   }
 }
 
-template <std::size_t kItem>
-void scatter_items(const Gather& to, const std::byte* tile) {
+template <class Item>
+void scatter_items(const Gather& to, const std::byte* from) {
+  const auto* tile = reinterpret_cast<const Item*>(from);
   for (std::int64_t r = 0; r < to.rows; ++r) {
     each_run(to, to.data + r * to.row_stride,
              [&](std::byte* address, std::int64_t stride, std::int64_t count) {
-               for (std::int64_t i = 0; i < count; ++i) {
-                 std::memcpy(address + i * stride, tile, kItem);
-                 tile += kItem;
-               }
+               scatter_run(address, stride, count, tile);
+               tile += count;
              });
   }
 }
 
+/// Calls function(an integer of the item's size).
 template <class Function>
 void with_item(std::size_t item, Function&& function) {
   switch (item) {
     case 1:
-      return function(std::integral_constant<std::size_t, 1>{});
+      return function(std::uint8_t{});
     case 2:
-      return function(std::integral_constant<std::size_t, 2>{});
+      return function(std::uint16_t{});
     case 4:
-      return function(std::integral_constant<std::size_t, 4>{});
+      return function(std::uint32_t{});
     default:
-      return function(std::integral_constant<std::size_t, 8>{});
+      return function(std::uint64_t{});
   }
 }
 
 }  // namespace
 
+bool walks_down(const Gather& tile) noexcept {
+  return tile.dims == 1 && tile.rows > 1 && std::abs(tile.row_stride) < std::abs(tile.strides[0]);
+}
+
 void gather_elements(const Gather& from, std::byte* tile) {
-  with_item(from.item, [&](auto item) { gather_items<item()>(from, tile); });
+  with_item(from.item, [&](auto item) { gather_items<decltype(item)>(from, tile); });
 }
 
 void scatter_elements(const Gather& to, const std::byte* tile) {
-  with_item(to.item, [&](auto item) { scatter_items<item()>(to, tile); });
+  with_item(to.item, [&](auto item) { scatter_items<decltype(item)>(to, tile); });
 }
 
 }  // namespace loom::fusion

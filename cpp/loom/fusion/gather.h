@@ -21,6 +21,9 @@ struct Gather {
   std::size_t item = 4;  ///< 1, 2, 4 or 8 bytes
 };
 
+/// True if the elements of a column are nearer to each other than those of a row.
+[[nodiscard]] bool walks_down(const Gather& tile) noexcept;
+
 void gather_elements(const Gather& from, std::byte* tile);
 void scatter_elements(const Gather& to, const std::byte* tile);
 

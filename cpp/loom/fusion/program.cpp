@@ -56,6 +56,24 @@ Space space_of(const TensorAccess& access) noexcept {
   return space;
 }
 
+/// True if no two elements may be the same one, as windows of an unfolded tensor are: then it would
+/// matter in which order they are written.
+bool distinct(const Location& location, const Space& space) noexcept {
+  if (location.layout != Layout::kGeneral) return true;
+  for (int d = 0; d < space.dims; ++d) {
+    if (space.sizes[d] == 1) continue;
+    std::int64_t inside = 0;
+    for (int other = 0; other < space.dims; ++other) {
+      const bool inner = other != d && location.strides[other] <= location.strides[d];
+      if (inner && space.sizes[other] > 1) {
+        inside += location.strides[other] * (space.sizes[other] - 1);
+      }
+    }
+    if (location.strides[d] <= inside) return false;
+  }
+  return true;
+}
+
 /// True for the sizes of the rows of a space, reduced dimensions left out or of size 1.
 bool row_shaped(Sizes sizes, const Space& space) noexcept {
   const auto rows = static_cast<std::size_t>(space.row_dims());
@@ -219,7 +237,7 @@ bool Program::resolve_stores(const Expression& expression, Draft& draft) noexcep
       if (count != 1) return false;  // broadcast results there are none
       to.layout = row ? Layout::kRow : Layout::kFull;
     }
-    if (row != (to.layout == Layout::kRow)) return false;
+    if (row != (to.layout == Layout::kRow) || !distinct(to, draft.space)) return false;
     for (std::size_t l = 0; l < load_count_; ++l) {
       if (to.overlaps(loads_[l].from) && !to.same(loads_[l].from, dims)) return false;
     }

@@ -61,9 +61,9 @@ FusedOperator::FusedOperator(const char* name, c10::ScalarType common) noexcept
   }
 }
 
-std::optional<fusion::TensorAccess> FusedOperator::access(const at::Tensor& tensor, bool writes) {
+std::optional<fusion::TensorAccess> FusedOperator::access(const at::Tensor& tensor,
+                                                          std::optional<DType> dtype, bool writes) {
   c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
-  const auto dtype = fusion_dtype(tensor.scalar_type());
   if (!dtype || impl->key_set().has_any(kLazy) || impl->numel() == 0) {
     possible_ = false;
     return std::nullopt;
@@ -103,8 +103,23 @@ FusedOperator::Node FusedOperator::load_as_is(const at::Tensor& tensor) {
     possible_ = false;
     return {0, type_};
   }
-  const auto from = access(tensor, /*writes=*/false);
+  const auto from = access(tensor, fusion_dtype(tensor.scalar_type()), /*writes=*/false);
   return from ? expression_.load(*from) : Node{0, type_};
+}
+
+FusedOperator::Node FusedOperator::load_part(const at::Tensor& tensor, int part) {
+  auto from = tensor.is_privateuseone() ? access(tensor, common_, /*writes=*/false) : std::nullopt;
+  if (!from || c10::toRealValueType(tensor.scalar_type()) == tensor.scalar_type() ||
+      2 * fusion::size_of(common_) != tensor.itemsize()) {
+    possible_ = false;
+    return {0, type_};
+  }
+  from->data += static_cast<std::size_t>(part) * fusion::size_of(common_);
+  part_strides_.assign(from->strides.begin(), from->strides.end());
+  for (std::int64_t& stride : part_strides_) stride *= 2;
+  from->strides = {part_strides_.data(), part_strides_.size()};
+  from->contiguous = false;
+  return expression_.load(*from);
 }
 
 FusedOperator::Node FusedOperator::number(const c10::Scalar& value) {
@@ -134,7 +149,7 @@ void FusedOperator::store(Node value, const at::Tensor& to) {
     possible_ = false;
     return;
   }
-  const auto destination = access(to, /*writes=*/true);
+  const auto destination = access(to, fusion_dtype(to.scalar_type()), /*writes=*/true);
   if (!destination) return;
   if (value.type == type_ && destination->dtype != common_) value = rounded(value);
   expression_.store(expression_.to(destination->dtype, value), *destination);

@@ -11,6 +11,7 @@
 #include <c10/core/Device.h>
 #include <c10/core/Scalar.h>
 #include <c10/core/ScalarType.h>
+#include <c10/util/SmallVector.h>
 
 #include <optional>
 
@@ -40,6 +41,8 @@ class FusedOperator {
   Node load(const at::Tensor& tensor);
   /// As its own dtype: masks, indices.
   Node load_as_is(const at::Tensor& tensor);
+  /// The real (0) or imaginary (1) parts of a complex tensor, in the precision of the computation.
+  Node load_part(const at::Tensor& tensor, int part);
   /// A number in the precision of the computation.
   Node number(const c10::Scalar& value);
   Node number(double value) { return expression_.number(type_, value); }
@@ -74,9 +77,12 @@ class FusedOperator {
 
  private:
   Node load_number(const at::Tensor& scalar);
-  [[nodiscard]] std::optional<fusion::TensorAccess> access(const at::Tensor& tensor, bool writes);
+  [[nodiscard]] std::optional<fusion::TensorAccess> access(const at::Tensor& tensor,
+                                                           std::optional<fusion::DType> dtype,
+                                                           bool writes);
 
   fusion::Expression expression_;
+  c10::SmallVector<std::int64_t, 8> part_strides_;
   fusion::DType common_ = fusion::DType::kFloat;
   fusion::Type type_ = fusion::Type::kFloat;
   bool possible_ = true;

@@ -59,9 +59,14 @@ struct Number {
   }
 };
 
-/// Complex numbers have another dtype than their absolute values, and are not fused.
-struct Abs : Number<Op::kAbs> {
+struct Abs {
   static constexpr bool kCommonIsOutput = true;
+  static void emit(FusedOperator& f, const Tensor& to, const Tensor& self) {
+    if (!self.is_complex()) return Number<Op::kAbs>::emit(f, to, self);
+    if (self.scalar_type() == c10::kComplexHalf || !f.floating()) return f.give_up();
+    const Node real = f.load_part(self, 0);
+    f.store(f.apply(Op::kHypot, real, f.load_part(self, 1)), to);
+  }
 };
 
 struct BitwiseNot {
