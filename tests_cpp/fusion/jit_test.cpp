@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Machine code against a kernel that computes one number at a time: the same bits.
+#include "loom/base/options.h"
 #include "loom/fusion/jit/compile.h"
 #include "loom/fusion/kernel.h"
 
@@ -12,8 +13,10 @@
 #include "support/vector_call.h"
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace loom::fusion {
@@ -309,6 +312,42 @@ TEST_P(JitTest, RandomBodiesWithFunctions) {
     expect_same_from(*kernel, body, {.rows = 2, .columns = columns, .padding = 1}, seed);
     if (HasFailure()) return;
   }
+}
+
+TEST_P(JitTest, ThreadsCompileAndRunAtOnce) {
+  constexpr int kThreads = 4;
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < kThreads; ++thread) {
+    threads.emplace_back([thread] {
+      // Kernels come and go, so that code takes the place of other code.
+      for (std::uint64_t seed = 0; seed < 100; ++seed) {
+        const Body body = testing::random_body(seed * kThreads + static_cast<std::uint64_t>(thread),
+                                               {.functions = false});
+        expect_same(body, {.rows = 2, .columns = 50}, seed);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_P(JitTest, ChildrenOfForkMakeTheirOwnCode) {
+  const auto kernel = make(relu_body());
+  ASSERT_NE(kernel, nullptr);
+  EXPECT_EXIT(
+      {
+        for (std::uint64_t seed = 0; seed < 20; ++seed) {
+          expect_same(testing::random_body(seed, {.functions = false}), {.columns = 50});
+        }
+        std::_Exit(HasFailure() ? 1 : 0);
+      },
+      ::testing::ExitedWithCode(0), "");
+  expect_same_from(*kernel, relu_body(), {.columns = 50});
+}
+
+TEST(CompileTest, FollowsTheOptions) {
+  const bool wanted = options().fusion_jit && options().simd != SimdLimit::kScalar &&
+                      jit::widest_level() != SimdLevel::kScalar;
+  EXPECT_EQ(compile(relu_body()) != nullptr, wanted);
 }
 
 INSTANTIATE_TEST_SUITE_P(Levels, JitTest, ::testing::Values(SimdLevel::kAvx2, SimdLevel::kAvx512),
