@@ -253,6 +253,42 @@ TEST_P(JitTest, RowsMayBeTheSameOrBackwards) {
             std::vector<float>(forward.begin(), forward.begin() + kColumns));
 }
 
+TEST_P(JitTest, LaterPhasesSeeValuesOfEarlierOnes) {
+  Body body;  // roots / sum of roots, and the roots, of a column's distance from the mean of a row
+  body.inputs = {{}, {.dtype = DType::kBFloat16}, {.uniform = true}};
+  body.instructions = {step(Op::kSum, 0),           step(Op::kMul, 3, 2), step(Op::kSub, 1, 4),
+                       step(Op::kAbs, 5),           step(Op::kSqrt, 6),   step(Op::kSum, 7),
+                       step(Op::kGt, 5, 3),         step(Op::kDiv, 7, 8), step(Op::kMax, 10),
+                       step(Op::kSelect, 9, 10, 11)};
+  body.outputs = {
+      {.value = 12}, {.value = 7, .dtype = DType::kHalf}, {.value = 11, .uniform = true}};
+  const auto kernel = make(body);
+  ASSERT_NE(kernel, nullptr);
+  for (const std::int64_t columns : {1, 63, 64, 65, 200, 1024}) {
+    EXPECT_GT(kernel->scratch_bytes(columns), 0U);
+    expect_same_from(*kernel, body, {.rows = 3, .columns = columns});
+  }
+}
+
+TEST_P(JitTest, MoreReductionsThanRegisters) {
+  for (const bool wide : {false, true}) {
+    Body body;
+    body.inputs = {{}, {.dtype = wide ? DType::kDouble : DType::kFloat}};
+    const Type type = wide ? Type::kDouble : Type::kFloat;
+    for (int i = 0; i < 12; ++i) {
+      const Op op = i % 3 == 0 ? Op::kSum : i % 3 == 1 ? Op::kMax : Op::kMin;
+      body.instructions.push_back(step(op, i % 2, 0, 0, i % 2 == 0 ? Type::kFloat : type));
+      const auto value = static_cast<ValueId>(2 + i);
+      body.outputs.push_back({.value = value,
+                              .dtype = i % 2 == 0 ? DType::kFloat : body.inputs[1].dtype,
+                              .uniform = true});
+    }
+    for (const std::int64_t columns : {0, 1, 15, 64, 129, 1000}) {
+      expect_same(body, {.rows = 3, .columns = columns});
+    }
+  }
+}
+
 /// More values at once than there are registers; `middle` comes while all are alive.
 Body crowded_body(Type type, Op middle) {
   Body body;
