@@ -49,10 +49,10 @@ struct Body {
   static constexpr std::size_t kMaxInputs = 24, kMaxOutputs = 24, kMaxParams = 40;
   static constexpr std::size_t kMaxInstructions = 96;
 
-  std::vector<Input> inputs;
-  std::vector<Type> params;  ///< types of the numbers that each run is given
-  std::vector<Instruction> instructions;
-  std::vector<Output> outputs;
+  std::vector<Input> inputs = {};
+  std::vector<Type> params = {};  ///< types of the numbers that each run is given
+  std::vector<Instruction> instructions = {};
+  std::vector<Output> outputs = {};
   /// Outputs of elements are written past the caches. The addresses and row strides of such
   /// outputs are multiples of 64 bytes then.
   bool streaming = false;

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <limits>
+#include <math.h>  // lgamma_r is POSIX's
 #include <numbers>
 
 namespace loom::fusion {
@@ -34,6 +35,16 @@ double inverse_erf(double y) noexcept {
 
 float inverse_erf(float y) noexcept {
   return static_cast<float>(inverse_erf(static_cast<double>(y)));
+}
+
+double log_gamma(double x) noexcept {
+  int sign = 0;
+  return ::lgamma_r(x, &sign);
+}
+
+float log_gamma(float x) noexcept {
+  int sign = 0;
+  return ::lgammaf_r(x, &sign);
 }
 
 }  // namespace loom::fusion

@@ -15,6 +15,7 @@ namespace {  // NOLINT(misc-anonymous-namespace-in-header): one copy for each in
 using FloatVector = __m512;
 using DoubleVector = __m512d;
 using IntVector = __m512i;
+inline constexpr int kVectorBytes = 64;
 
 /// Whether a bit is set in any lane.
 [[gnu::always_inline]] inline bool any(IntVector lanes) {
@@ -24,6 +25,14 @@ using IntVector = __m512i;
 [[gnu::always_inline]] inline FloatVector mul_add(FloatVector a, FloatVector b, FloatVector c) {
   return _mm512_fmadd_ps(a, b, c);
 }
+
+/// One vector past the caches; `out` is aligned.
+[[gnu::always_inline]] inline void stream_vector(void* out, const void* in) {
+  _mm512_stream_si512(static_cast<__m512i*>(out),
+                      _mm512_loadu_si512(static_cast<const __m512i*>(in)));
+}
+/// Makes what was streamed visible before whatever is stored later.
+[[gnu::always_inline]] inline void end_of_stream() { _mm_sfence(); }
 
 }  // namespace
 }  // namespace loom::fusion

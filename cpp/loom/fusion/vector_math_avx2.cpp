@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "loom/fusion/simd_avx2.h"
+#define LOOM_SIMD_AVX2
+#include "loom/fusion/simd_functions.h"
 #include "loom/fusion/vector_function_impl.h"
 
 namespace loom::fusion {

@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-// The functions of one vector, as overloads for FloatVector and DoubleVector: included after
-// simd_avx2.h or simd_avx512.h, once for each instruction set. Nothing in here may have external
-// linkage, nor may inline functions of the standard library be used: the linker keeps one copy of
-// those, and it must not be one that other processors cannot run.
+// The functions of one vector, as overloads for FloatVector and DoubleVector: included once for
+// each instruction set, which LOOM_SIMD_AVX2 or LOOM_SIMD_AVX512 names. Nothing in here may have
+// external linkage, nor may inline functions of the standard library be used: the linker keeps one
+// copy of those, and it must not be one that other processors cannot run.
 
 #include "loom/fusion/op.h"
 #include "loom/fusion/scalar_math.h"
 #include "loom/fusion/vector_math_list.h"
+
+#if defined(LOOM_SIMD_AVX512)
+#include "loom/fusion/simd_avx512.h"
+#else
+#include "loom/fusion/simd_avx2.h"
+#endif
 
 // NOLINTBEGIN(readability-identifier-naming): Sleef's names
 #define LOOM_DECLARE(op, name, float_suffix, double_suffix)                                       \
