@@ -46,7 +46,7 @@ conformance: install
 	$(PY) tests_py/conformance/run.py --write --workers $(JOBS) $(ARGS)
 
 # One build tree serves the wheel, the tests and the benchmarks: nothing is compiled twice.
-install: $(DONE)/tools $(DONE)/torch
+install: $(DONE)/tools $(DONE)/torch $(DONE)/xbyak
 	$(PIP) install -v --no-build-isolation -C build-dir=$(BUILD) $(define) '.[demo,test$(extras)]'
 	cd / && $(PY) -c 'import torch; torch.empty(1, device="loom")'
 
@@ -63,7 +63,7 @@ tidy: define := -C cmake.define.LOOM_BUILD_TESTS=ON
 tidy: $(DONE)/gtest $(DONE)/lint install
 	git ls-files '*.cpp' | grep -v '^examples/' | xargs -n 1 -P $(JOBS) clang-tidy -p $(BUILD) --quiet
 
-sanitizers: $(DONE)/gtest $(DONE)/tools $(DONE)/torch
+sanitizers: $(DONE)/gtest $(DONE)/tools $(DONE)/torch $(DONE)/xbyak
 	cmake --workflow --preset asan
 	cmake --workflow --preset tsan
 
@@ -97,6 +97,11 @@ $(DONE)/torch: | $(DONE)/tools
 	$(PIP) install --quiet 'torch==$(TORCH)+cpu' 2>/dev/null \
 	  || $(PIP) install --quiet --extra-index-url $(TORCH_INDEX) 'torch==$(TORCH)+cpu' \
 	  || $(PIP) install --quiet 'torch==$(TORCH)'
+	touch $@
+
+# The assembler of fused programs, which are interpreted without it.
+$(DONE)/xbyak: | $(DONE)/venv
+	tools/need.sh libxbyak-dev:/usr/include/xbyak/xbyak.h || echo "building without xbyak" >&2
 	touch $@
 
 $(DONE)/lint: pyproject.toml | $(DONE)/torch

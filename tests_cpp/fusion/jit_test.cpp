@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Machine code against a kernel that computes one number at a time: the same bits.
+// Machine code against the interpreter and the reference: the same bits.
+#include "loom/base/options.h"
 #include "loom/fusion/jit/compile.h"
 #include "loom/fusion/kernel.h"
 
@@ -8,20 +9,22 @@
 #include "support/body_data.h"
 #include "support/guarded_memory.h"
 #include "support/random_body.h"
-#include "support/scalar_kernel.h"
-#include "support/vector_call.h"
+#include "support/reference_kernel.h"
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace loom::fusion {
 namespace {
 
 using testing::BodyData;
+using testing::ReferenceKernel;
 using testing::RunShape;
-using testing::ScalarKernel;
 
 /// One test for each instruction set that the processor has.
 class JitTest : public ::testing::TestWithParam<SimdLevel> {
@@ -44,12 +47,19 @@ class JitTest : public ::testing::TestWithParam<SimdLevel> {
 
   static void expect_same_from(const Kernel& kernel, const Body& body, RunShape shape,
                                std::uint64_t seed = 1, bool in_place = false) {
-    BodyData machine(body, shape, seed, in_place), scalar(body, shape, seed, in_place);
+    BodyData machine(body, shape, seed, in_place), expected(body, shape, seed, in_place);
     machine.run(kernel);
-    scalar.run(ScalarKernel(body, testing::call_vector_function));
-    EXPECT_EQ(machine.difference(scalar), "")
-        << shape.rows << " rows of " << shape.columns << ", seed " << seed
-        << (in_place ? ", in place\n" : "\n") << to_string(body);
+    expected.run(*make_interpreter(body));
+    std::string difference = machine.difference(expected);
+    const bool functions =
+        std::any_of(body.instructions.begin(), body.instructions.end(),
+                    [](const Instruction& i) { return testing::is_function(i.op); });
+    if (difference.empty() && !functions) {
+      expected.run(ReferenceKernel(body));
+      difference = machine.difference(expected);
+    }
+    EXPECT_EQ(difference, "") << shape.rows << " rows of " << shape.columns << ", seed " << seed
+                              << (in_place ? ", in place\n" : "\n") << to_string(body);
   }
 };
 
@@ -211,7 +221,7 @@ TEST_P(JitTest, TouchesNothingOutsideOfARow) {
       for (const bool at_end : {false, true}) {
         std::vector<std::vector<std::byte>> machine, scalar;
         run_guarded(*kernel, body, columns, at_end, machine);
-        run_guarded(ScalarKernel(body), body, columns, at_end, scalar);
+        run_guarded(ReferenceKernel(body), body, columns, at_end, scalar);
         for (std::size_t i = 0; i < machine.size(); ++i) {
           for (std::size_t at = 0; at < machine[i].size(); at += size_of(dtype)) {
             ASSERT_TRUE(testing::same_element(dtype, &machine[i][at], &scalar[i][at]));
@@ -248,6 +258,42 @@ TEST_P(JitTest, RowsMayBeTheSameOrBackwards) {
   run(from.data(), 0, backward.data(), kColumns);
   EXPECT_EQ(std::vector<float>(backward.end() - kColumns, backward.end()),
             std::vector<float>(forward.begin(), forward.begin() + kColumns));
+}
+
+TEST_P(JitTest, LaterPhasesSeeValuesOfEarlierOnes) {
+  Body body;  // roots / sum of roots, and the roots, of a column's distance from the mean of a row
+  body.inputs = {{}, {.dtype = DType::kBFloat16}, {.uniform = true}};
+  body.instructions = {step(Op::kSum, 0),           step(Op::kMul, 3, 2), step(Op::kSub, 1, 4),
+                       step(Op::kAbs, 5),           step(Op::kSqrt, 6),   step(Op::kSum, 7),
+                       step(Op::kGt, 5, 3),         step(Op::kDiv, 7, 8), step(Op::kMax, 10),
+                       step(Op::kSelect, 9, 10, 11)};
+  body.outputs = {
+      {.value = 12}, {.value = 7, .dtype = DType::kHalf}, {.value = 11, .uniform = true}};
+  const auto kernel = make(body);
+  ASSERT_NE(kernel, nullptr);
+  for (const std::int64_t columns : {1, 63, 64, 65, 200, 1024}) {
+    EXPECT_GT(kernel->scratch_bytes(columns), 0U);
+    expect_same_from(*kernel, body, {.rows = 3, .columns = columns});
+  }
+}
+
+TEST_P(JitTest, MoreReductionsThanRegisters) {
+  for (const bool wide : {false, true}) {
+    Body body;
+    body.inputs = {{}, {.dtype = wide ? DType::kDouble : DType::kFloat}};
+    const Type type = wide ? Type::kDouble : Type::kFloat;
+    for (int i = 0; i < 12; ++i) {
+      const Op op = i % 3 == 0 ? Op::kSum : i % 3 == 1 ? Op::kMax : Op::kMin;
+      body.instructions.push_back(step(op, i % 2, 0, 0, i % 2 == 0 ? Type::kFloat : type));
+      const auto value = static_cast<ValueId>(2 + i);
+      body.outputs.push_back({.value = value,
+                              .dtype = i % 2 == 0 ? DType::kFloat : body.inputs[1].dtype,
+                              .uniform = true});
+    }
+    for (const std::int64_t columns : {0, 1, 15, 64, 129, 1000}) {
+      expect_same(body, {.rows = 3, .columns = columns});
+    }
+  }
 }
 
 /// More values at once than there are registers; `middle` comes while all are alive.
@@ -309,6 +355,42 @@ TEST_P(JitTest, RandomBodiesWithFunctions) {
     expect_same_from(*kernel, body, {.rows = 2, .columns = columns, .padding = 1}, seed);
     if (HasFailure()) return;
   }
+}
+
+TEST_P(JitTest, ThreadsCompileAndRunAtOnce) {
+  constexpr int kThreads = 4;
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < kThreads; ++thread) {
+    threads.emplace_back([thread] {
+      // Kernels come and go, so that code takes the place of other code.
+      for (std::uint64_t seed = 0; seed < 100; ++seed) {
+        const Body body = testing::random_body(seed * kThreads + static_cast<std::uint64_t>(thread),
+                                               {.functions = false});
+        expect_same(body, {.rows = 2, .columns = 50}, seed);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_P(JitTest, ChildrenOfForkMakeTheirOwnCode) {
+  const auto kernel = make(relu_body());
+  ASSERT_NE(kernel, nullptr);
+  EXPECT_EXIT(
+      {
+        for (std::uint64_t seed = 0; seed < 20; ++seed) {
+          expect_same(testing::random_body(seed, {.functions = false}), {.columns = 50});
+        }
+        std::_Exit(HasFailure() ? 1 : 0);
+      },
+      ::testing::ExitedWithCode(0), "");
+  expect_same_from(*kernel, relu_body(), {.columns = 50});
+}
+
+TEST(CompileTest, FollowsTheOptions) {
+  const bool wanted = options().fusion_jit && options().simd != SimdLimit::kScalar &&
+                      jit::widest_level() != SimdLevel::kScalar;
+  EXPECT_EQ(compile(relu_body()) != nullptr, wanted);
 }
 
 INSTANTIATE_TEST_SUITE_P(Levels, JitTest, ::testing::Values(SimdLevel::kAvx2, SimdLevel::kAvx512),

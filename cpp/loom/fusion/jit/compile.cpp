@@ -58,16 +58,23 @@ SimdLevel widest_level() noexcept {
 }
 
 std::shared_ptr<const Kernel> compile_for(SimdLevel level, const Body& body) {
+  struct alignas(64) Line {
+    std::byte bytes[64];
+  };
   constexpr std::size_t kMostBytes = 96 * 1024;
+  constexpr int kMostFrameBytes = 32 * 1024;
   const Plan plan = make_plan(body);
   if (!has_functions(level, body, plan)) return nullptr;
-  const std::unique_ptr<std::byte[]> buffer(new std::byte[kMostBytes]);
+  // Aligned as the code will be.
+  const std::unique_ptr<Line[]> buffer(new Line[kMostBytes / sizeof(Line)]);
   try {
     const std::unique_ptr<VectorCode> code = level == SimdLevel::kAvx512
                                                  ? make_avx512(kMostBytes, buffer.get(), plan.wide)
                                                  : make_avx2(kMostBytes, buffer.get(), plan.wide);
-    Program(body, plan, *code).emit();
-    Code memory(std::span<const std::byte>(buffer.get(), code->getSize()));
+    Program program(body, plan, *code);
+    program.emit();
+    if (program.frame_bytes() > kMostFrameBytes) return nullptr;
+    Code memory(std::span<const std::byte>(buffer[0].bytes, code->getSize()));
     if (memory.entry() == nullptr) return nullptr;
     std::size_t scratch = 0;
     for (const ValueId value : plan.stashed) scratch += size_of(plan.analysis.values[value].type);

@@ -94,6 +94,7 @@ void Program::emit() {
 
 void Program::emit_prologue() {
   auto& c = code_;
+  c.endbr64();
   for (const Reg64& saved : {c.rbp, c.rbx, c.r12, c.r13, c.r14, c.r15}) c.push(saved);
   c.mov(c.rbp, c.rsp);
   frame_bytes_at_ = c.getSize() + 1;  // behind the opcode

@@ -24,8 +24,13 @@ class Program {
  public:
   Program(const Body& body, const Plan& plan, VectorCode& code);
   void emit();
+  /// Of the stack, after emit().
+  [[nodiscard]] int frame_bytes() const noexcept { return frame_.bytes(); }
 
  private:
+  static constexpr std::size_t kMostPointers =
+      Body::kMaxInputs + Body::kMaxOutputs + Body::kMaxInstructions;
+
   /// How the loop over the columns of a phase is made.
   struct Shape {
     int copies = 1;        ///< vectors a round of the unrolled loop
@@ -69,8 +74,8 @@ class Program {
   VectorCode& code_;
   Frame frame_;
   Registers registers_;
-  std::vector<bool> is_bfloat16_;           ///< by value: surely one of bfloat16
-  std::array<int, 128> pointer_registers_;  ///< by pointer: the general register, or -1
+  std::vector<bool> is_bfloat16_;                     ///< by value: surely one of bfloat16
+  std::array<int, kMostPointers> pointer_registers_;  ///< by pointer: the general register, or -1
   std::size_t frame_bytes_at_ = 0;
 };
 
