@@ -143,6 +143,50 @@ TEST_F(RecorderTest, ThreadsMayRecordAndSubmitAtOnce) {
   }
 }
 
+TEST_F(RecorderTest, TensorsOfAListHaveProgramsOfTheirOwn) {
+  testing::Gate gate;
+  queue_.submit("gate", [&] { gate.pass(); });
+  const auto add_to = [&](FusedTensor& to, FusedTensor& a) {
+    Expression sum = binary(Op::kAdd, to.access(), to.access(), a.access());
+    sum.set_independent(true);
+    return record(queue_, sum);
+  };
+  FusedTensor long_one({1000}, 1), more({1000}, 1);
+  for (int round = 0; round < 3; ++round) {
+    ASSERT_TRUE(add_to(c_, a_));
+    ASSERT_TRUE(add_to(d_, b_));
+    ASSERT_TRUE(add_to(long_one, more));
+  }
+  EXPECT_EQ(queue_.submitted(), 2u);  // the gate, and all the rest
+  gate.open();
+  queue_.synchronize();
+  EXPECT_EQ(c_[5], 3);
+  EXPECT_EQ(d_[299], 6);
+  EXPECT_EQ(long_one[999], 4);
+}
+
+TEST_F(RecorderTest, AnOperatorOnTheMemoryOfTwoProgramsClosesBoth) {
+  testing::Gate gate;
+  queue_.submit("gate", [&] { gate.pass(); });
+  for (FusedTensor* to : {&c_, &d_}) {
+    Expression sum = binary(Op::kAdd, to->access(), to->access(), a_.access());
+    sum.set_independent(to == &d_);
+    ASSERT_TRUE(record(queue_, sum));
+  }
+  // Both read a_: that is the second one's reason to join the first program.
+  EXPECT_EQ(queue_.submitted(), 2u);
+  FusedTensor e({3, 100}), f({3, 100}, 7);
+  Expression other = binary(Op::kAdd, e.access(), e.access(), f.access());
+  other.set_independent(true);
+  ASSERT_TRUE(record(queue_, other));
+  EXPECT_EQ(queue_.submitted(), 2u);
+  ASSERT_TRUE(add(c_, d_, e));
+  EXPECT_EQ(queue_.submitted(), 3u);
+  gate.open();
+  queue_.synchronize();
+  EXPECT_EQ(c_[0], 8);
+}
+
 TEST_F(RecorderTest, TheReportTellsWhatRan) {
   KernelCache::instance().reset_report();
   ASSERT_TRUE(add(c_, a_, b_));

@@ -263,6 +263,10 @@ T integer_result(Op op, T a, T b) {
       return static_cast<T>(x & y);
     case Op::kOr:
       return static_cast<T>(x | y);
+    case Op::kShiftLeft:
+      return y < sizeof(T) * 8 ? static_cast<T>(x << y) : T(0);
+    case Op::kShiftRight:
+      return y < sizeof(T) * 8 ? static_cast<T>(a >> y) : static_cast<T>(a < 0 ? -1 : 0);
     default:
       return static_cast<T>(x ^ y);
   }

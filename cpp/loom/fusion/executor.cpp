@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <memory>
 #include <new>
+#include <vector>
 
 namespace loom::fusion {
 namespace {
@@ -56,7 +57,7 @@ struct Cut {
   std::int64_t row_blocks, column_blocks;
 };
 
-Cut cut(const Plan& plan) {
+Cut cut_plan(const Plan& plan) {
   const double cost = std::max(plan.cost(), 1.0);
   const std::int64_t numel = plan.rows() * plan.columns();
   const auto least = static_cast<std::int64_t>(std::ceil(kBlockCost / cost));
@@ -74,6 +75,12 @@ Cut cut(const Plan& plan) {
   cut.column_blocks = ceil_divide(plan.columns(), cut.columns);
   return cut;
 }
+
+/// One plan's part of a grid.
+struct Piece {
+  Cut cut;
+  std::int64_t end;  ///< of its blocks, counted over all plans
+};
 
 class Block {
  public:
@@ -197,16 +204,30 @@ class Block {
 
 }  // namespace
 
-void execute(const Plan& plan, const Kernel& kernel, Cores& cores, int priority) {
-  const Cut blocks = cut(plan);
+void execute(std::span<const Work> works, Cores& cores, int priority) {
+  thread_local std::vector<Piece> t_pieces;
+  std::vector<Piece>& pieces = t_pieces;
+  pieces.clear();
+  std::int64_t blocks = 0;
+  for (const Work& work : works) {
+    const Cut cut = cut_plan(*work.plan);
+    blocks += cut.row_blocks * cut.column_blocks;
+    pieces.push_back({cut, blocks});
+  }
   cores.run(
-      blocks.row_blocks * blocks.column_blocks,
+      blocks,
       [&](std::int64_t index) {
-        const std::int64_t row = index / blocks.column_blocks * blocks.rows;
-        const std::int64_t column = index % blocks.column_blocks * blocks.columns;
-        Block(plan, kernel)
-            .run(row, std::min(blocks.rows, plan.rows() - row), column,
-                 std::min(blocks.columns, plan.columns() - column));
+        const auto piece =
+            std::upper_bound(pieces.begin(), pieces.end(), index,
+                             [](std::int64_t value, const Piece& p) { return value < p.end; });
+        const Work& work = works[static_cast<std::size_t>(piece - pieces.begin())];
+        const Cut& cut = piece->cut;
+        const std::int64_t block = index - (piece->end - cut.row_blocks * cut.column_blocks);
+        const std::int64_t row = block / cut.column_blocks * cut.rows;
+        const std::int64_t column = block % cut.column_blocks * cut.columns;
+        Block(*work.plan, *work.kernel)
+            .run(row, std::min(cut.rows, work.plan->rows() - row), column,
+                 std::min(cut.columns, work.plan->columns() - column));
       },
       priority);
 }

@@ -9,10 +9,18 @@
 #include "loom/fusion/kernel.h"
 #include "loom/fusion/plan.h"
 
+#include <span>
+
 namespace loom::fusion {
 
-/// Requires: the plan has outputs; `kernel` runs its body.
+/// A plan with the kernel of its body. Requires: the plan has outputs.
+struct Work {
+  const Plan* plan;
+  const Kernel* kernel;
+};
+
+/// Runs all of it as one grid; the plans work on separate memory.
 /// Throws: std::bad_alloc when there is no memory for a core's scratch.
-void execute(const Plan& plan, const Kernel& kernel, Cores& cores, int priority);
+void execute(std::span<const Work> works, Cores& cores, int priority);
 
 }  // namespace loom::fusion

@@ -101,6 +101,11 @@ class Expression {
   /// those. Requires: before the first reduction; 0 < dims <= dimensions of the loads.
   void reduce_over_last(int dims) noexcept { reduced_dims_ = static_cast<std::int8_t>(dims); }
 
+  /// Says that the operator is one of a call that works on many tensors: it need not share a
+  /// program with what it has no memory in common with.
+  void set_independent(bool independent) noexcept { independent_ = independent; }
+  [[nodiscard]] bool independent() const noexcept { return independent_; }
+
   /// False once more was added than there is room for.
   [[nodiscard]] bool fits() const noexcept { return fits_; }
   [[nodiscard]] const char* name() const noexcept { return name_; }
@@ -122,7 +127,7 @@ class Expression {
   const char* name_;
   std::uint8_t load_count_ = 0, entry_count_ = 0, store_count_ = 0;
   std::int8_t reduced_dims_ = 0;
-  bool fits_ = true;
+  bool fits_ = true, independent_ = false;
   detail::Slots<TensorAccess, kMaxLoads> loads_;
   detail::Slots<Entry, kMaxNodes> entries_;
   detail::Slots<Store, kMaxStores> stores_;

@@ -45,6 +45,9 @@ bool is_defined(Op op, Type type) noexcept {
   if (op <= Op::kRoundBFloat16) return type == Type::kFloat;
   if (op <= Op::kWrapInt16) return type == Type::kInt32;
   if (op == Op::kNot || (op >= Op::kAnd && op <= Op::kXor)) return !floating;
+  if (op == Op::kShiftLeft || op == Op::kShiftRight) {
+    return type == Type::kInt32 || type == Type::kInt64;
+  }
   if (op == Op::kIsNan || op == Op::kMulAdd) return floating;
   if (op >= Op::kDiv && op <= Op::kCopySign) return floating;
   if (op <= Op::kToDouble || op == Op::kEq || op == Op::kNe || op == Op::kSelect) return true;
@@ -85,9 +88,9 @@ std::string_view name_of(Op op) noexcept {
       "wrap_uint8", "wrap_int8", "wrap_int16", "not",    "isnan",  "to_mask",    "to_int32",
       "to_int64",   "to_float",  "to_double",  "add",    "sub",    "mul",        "maximum",
       "minimum",    "div",       "fmax",       "fmin",   "pow",    "atan2",      "hypot",
-      "fmod",       "copysign",  "and",        "or",     "xor",    "eq",         "ne",
-      "lt",         "le",        "gt",         "ge",     "select", "mul_add",    "sum",
-      "max",        "min"};
+      "fmod",       "copysign",  "and",        "or",     "xor",    "shift_left", "shift_right",
+      "eq",         "ne",        "lt",         "le",     "gt",     "ge",         "select",
+      "mul_add",    "sum",       "max",        "min"};
   static_assert(std::size(kNames) == static_cast<std::size_t>(Op::kMin) + 1);
   return kNames[static_cast<std::size_t>(op)];
 }

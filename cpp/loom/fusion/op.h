@@ -111,6 +111,9 @@ enum class Op : std::uint8_t {
   kAnd,
   kOr,
   kXor,
+  // Of integers: by all the bits there are if b is negative or too large, as in ATen.
+  kShiftLeft,
+  kShiftRight,  ///< the sign is shifted in
   // Result kMask; kMask operands for kEq and kNe only.
   kEq,
   kNe,

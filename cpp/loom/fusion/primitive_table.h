@@ -208,6 +208,10 @@ Primitive find_binary(Op op, Type type, unsigned uniform) {
       return integer(type, binary_finder<Or>(uniform));
     case Op::kXor:
       return integer(type, binary_finder<Xor>(uniform));
+    case Op::kShiftLeft:
+      return type == Type::kMask ? nullptr : integer(type, binary_finder<ShiftLeft>(uniform));
+    case Op::kShiftRight:
+      return type == Type::kMask ? nullptr : integer(type, binary_finder<ShiftRight>(uniform));
     case Op::kEq:
       return any_type(type, binary_finder<Eq>(uniform));
     case Op::kNe:

@@ -116,7 +116,6 @@ void Program::reset() noexcept {
   load_count_ = store_count_ = param_count_ = instruction_count_ = 0;
   value_count_ = operator_count_ = 0;
   unfused_bytes_ = 0;
-  closed_.store(false, std::memory_order_relaxed);  // relaxed: nobody else has the program
 }
 
 // A program without operators takes the operator's space; any other one must have it already.
@@ -337,7 +336,6 @@ void Program::commit(const Expression& expression, const Draft& draft) noexcept 
     unfused_bytes_ += static_cast<std::uint64_t>(store.to.numel) * size_of(store.to.dtype);
   }
   operators_[operator_count_++] = expression.name();
-  appended_.fetch_add(1, std::memory_order_relaxed);
 }
 
 bool Program::append(const Expression& expression) noexcept {
@@ -353,7 +351,6 @@ bool Program::append(const Expression& expression) noexcept {
 
 void Program::close() noexcept {
   for (std::size_t s = 0; s < store_count_; ++s) (void)known_dead(stores_[s]);
-  closed_.store(true, std::memory_order_release);
 }
 
 }  // namespace loom::fusion

@@ -13,16 +13,14 @@
 // overlaps with none. What does not obey starts another program, so that within one program the
 // order of elements does not matter.
 //
-// Thread: append() and close() under the lock of the queue's submissions; everything else after
-// closed() on the worker.
+// Thread: append() and close() under the lock of the queue's submissions; everything else on the
+// worker, after that.
 
 #include "loom/base/export.h"
-#include "loom/device/open_command.h"
 #include "loom/fusion/body.h"
 #include "loom/fusion/expression.h"
 
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -79,7 +77,7 @@ struct RecordedStore {
   std::uint64_t freed_state;
 };
 
-class LOOM_API Program final : public OpenCommand {
+class LOOM_API Program {
  public:
   static constexpr std::size_t kMaxValues =
       Body::kMaxInputs + Body::kMaxParams + Body::kMaxInstructions;
@@ -96,7 +94,7 @@ class LOOM_API Program final : public OpenCommand {
 
   Program() = default;
 
-  /// Makes it empty, open and not yet closed.
+  /// Makes it empty and open.
   void reset() noexcept;
 
   /// Adds the operator, or returns false and changes nothing if it does not fit in: another space,
@@ -104,13 +102,8 @@ class LOOM_API Program final : public OpenCommand {
   /// any program can take.
   [[nodiscard]] bool append(const Expression& expression) noexcept;
 
-  void close() noexcept override;
-  /// Acquire: the recording is visible to who sees it closed.
-  [[nodiscard]] bool closed() const noexcept { return closed_.load(std::memory_order_acquire); }
-  /// Changes with every operator that is appended. Any thread may ask.
-  [[nodiscard]] std::uint32_t appended() const noexcept {
-    return appended_.load(std::memory_order_relaxed);  // relaxed: a sign of life, nothing more
-  }
+  /// Finds out which results nobody will see. Nothing may be appended afterwards.
+  void close() noexcept;
 
   [[nodiscard]] const Space& space() const noexcept { return space_; }
   [[nodiscard]] std::span<const RecordedLoad> loads() const noexcept {
@@ -155,9 +148,6 @@ class LOOM_API Program final : public OpenCommand {
   std::uint8_t load_count_ = 0, store_count_ = 0, param_count_ = 0, instruction_count_ = 0;
   std::uint8_t value_count_ = 0, operator_count_ = 0;
   std::uint64_t unfused_bytes_ = 0;
-  // Release in close(), acquire in closed().
-  std::atomic<bool> closed_{false};
-  std::atomic<std::uint32_t> appended_{0};
   detail::Slots<RecordedLoad, Body::kMaxInputs> loads_;
   detail::Slots<RecordedStore, Body::kMaxOutputs> stores_;
   detail::Slots<Param, Body::kMaxParams> params_;

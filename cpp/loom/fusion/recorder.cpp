@@ -9,6 +9,7 @@
 #include "loom/fusion/kernel_cache.h"
 #include "loom/fusion/plan.h"
 #include "loom/fusion/program.h"
+#include "loom/fusion/program_set.h"
 
 #include <algorithm>
 #include <memory>
@@ -20,24 +21,24 @@ namespace {
 
 thread_local bool t_enabled = true;
 
-/// Programs that wait to be used again: they are large, and made on one thread and dropped on
-/// another.
+/// Sets of programs that wait to be used again: they are large, and made on one thread and dropped
+/// on another.
 class Pool {
  public:
-  std::unique_ptr<Program> take() {
+  std::unique_ptr<ProgramSet> take() {
     {
       MutexLock lock(mutex_);
       if (!spare_.empty()) {
-        std::unique_ptr<Program> program = std::move(spare_.back());
+        std::unique_ptr<ProgramSet> set = std::move(spare_.back());
         spare_.pop_back();
-        return program;
+        return set;
       }
     }
-    return std::make_unique<Program>();
+    return std::make_unique<ProgramSet>();
   }
-  void give_back(std::unique_ptr<Program> program) noexcept {
+  void give_back(std::unique_ptr<ProgramSet> set) noexcept {
     MutexLock lock(mutex_);
-    if (spare_.size() < spare_.capacity()) spare_.push_back(std::move(program));
+    if (spare_.size() < spare_.capacity()) spare_.push_back(std::move(set));
   }
 
   static Pool& instance() {
@@ -51,47 +52,54 @@ class Pool {
   Pool() { spare_.reserve(kMost); }
 
   Mutex mutex_;
-  std::vector<std::unique_ptr<Program>> spare_ LOOM_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<ProgramSet>> spare_ LOOM_GUARDED_BY(mutex_);
 };
 
 /// How long a worker waits for another operator: a little longer than a host program takes to call
 /// the next one, and not longer than a fraction of what the program takes to run.
-std::int64_t patience_ns(const Program& program) noexcept {
+std::int64_t patience_ns(const ProgramSet& set) noexcept {
   constexpr std::int64_t kLeast = 5'000, kMost = 50'000;
   constexpr double kNsPerElement = 0.1;  // a fraction of what one takes at least
-  return std::clamp(
-      static_cast<std::int64_t>(static_cast<double>(program.space().numel) * kNsPerElement), kLeast,
-      kMost);
+  const auto numel = static_cast<double>(set.programs()[0]->space().numel);
+  return std::clamp(static_cast<std::int64_t>(numel * kNsPerElement), kLeast, kMost);
 }
 
-class RunProgram {
+/// What a worker needs while it runs a set; kept from one to the next.
+struct Workspace {
+  std::vector<Plan> plans;
+  std::vector<std::shared_ptr<CachedKernel>> kernels;
+  std::vector<Work> works;
+  std::vector<const Program*> programs;
+};
+
+class RunPrograms {
  public:
-  explicit RunProgram(std::unique_ptr<Program> program)
-      : program_(std::move(program)), patience_ns_(patience_ns(*program_)) {}
-  RunProgram(RunProgram&&) noexcept = default;
-  RunProgram& operator=(RunProgram&&) noexcept = default;
-  ~RunProgram() {
-    if (program_ != nullptr) Pool::instance().give_back(std::move(program_));
+  explicit RunPrograms(std::unique_ptr<ProgramSet> set)
+      : set_(std::move(set)), patience_ns_(patience_ns(*set_)) {}
+  RunPrograms(RunPrograms&&) noexcept = default;
+  RunPrograms& operator=(RunPrograms&&) noexcept = default;
+  ~RunPrograms() {
+    if (set_ != nullptr) Pool::instance().give_back(std::move(set_));
   }
 
   void operator()() {
     Queue& queue = *Queue::current();
     await_close(queue);
-    thread_local Plan plan;
-    plan.make(*program_);
-    if (plan.body().outputs.empty()) return;
+    thread_local Workspace space;
+    plan(space);
+    if (space.works.empty()) return;
     const std::int64_t start = now_ns();
-    const std::shared_ptr<CachedKernel> cached = KernelCache::instance().find(plan.body());
-    const Kernel& kernel = cached->choose(program_->space().numel);
-    execute(plan, kernel, queue.cores(), queue.id().priority);
-    cached->note_run(*program_, plan.bytes(), now_ns() - start);
+    execute(space.works, queue.cores(), queue.id().priority);
+    note_runs(space, now_ns() - start);
   }
 
   void accesses(AccessList& list) const {
     if (Queue* const queue = Queue::current()) await_close(*queue);
-    for (const RecordedLoad& load : program_->loads()) append(list, load.from, false);
-    for (const RecordedStore& store : program_->stores()) {
-      if (!store.dead) append(list, store.to, true);
+    for (const auto& program : set_->programs()) {
+      for (const RecordedLoad& load : program->loads()) append(list, load.from, false);
+      for (const RecordedStore& store : program->stores()) {
+        if (!store.dead) append(list, store.to, true);
+      }
     }
   }
 
@@ -102,14 +110,44 @@ class RunProgram {
   }
 
   void await_close(Queue& queue) const {
-    Program& program = *program_;
-    for (std::uint32_t seen = program.appended(); !program.closed(); seen = program.appended()) {
-      if (spin_until([&] { return program.closed(); }, patience_ns_)) return;
-      if (program.appended() == seen) queue.seal(program);
+    ProgramSet& set = *set_;
+    for (std::uint32_t seen = set.appended(); !set.closed(); seen = set.appended()) {
+      if (spin_until([&] { return set.closed(); }, patience_ns_)) return;
+      if (set.appended() == seen) queue.seal(set);
     }
   }
 
-  std::unique_ptr<Program> program_;
+  void plan(Workspace& space) const {
+    const auto programs = set_->programs();
+    if (space.plans.size() < programs.size()) space.plans.resize(programs.size());
+    space.kernels.clear();
+    space.works.clear();
+    space.programs.clear();
+    for (std::size_t p = 0; p < programs.size(); ++p) {
+      Plan& plan = space.plans[p];
+      plan.make(*programs[p]);
+      if (plan.body().outputs.empty()) continue;
+      space.kernels.push_back(KernelCache::instance().find(plan.body()));
+      const Kernel& kernel = space.kernels.back()->choose(programs[p]->space().numel);
+      space.works.push_back({&plan, &kernel});
+      space.programs.push_back(programs[p].get());
+    }
+  }
+
+  // A set's time is its programs' by the bytes that they move.
+  static void note_runs(const Workspace& space, std::int64_t nanoseconds) {
+    std::uint64_t bytes = 0;
+    for (const Work& work : space.works) bytes += work.plan->bytes();
+    for (std::size_t w = 0; w < space.works.size(); ++w) {
+      const std::uint64_t own = space.works[w].plan->bytes();
+      const double share = static_cast<double>(own) / static_cast<double>(bytes);
+      space.kernels[w]->note_run(
+          *space.programs[w], own,
+          static_cast<std::int64_t>(static_cast<double>(nanoseconds) * share));
+    }
+  }
+
+  std::unique_ptr<ProgramSet> set_;
   std::int64_t patience_ns_;
 };
 
@@ -121,22 +159,22 @@ void set_enabled(bool enabled) noexcept { t_enabled = enabled; }
 bool record(Queue& queue, const Expression& expression) {
   if (t_enabled) [[likely]] {
     const bool appended = queue.with_open([&](OpenCommand* open) {
-      return open != nullptr && static_cast<Program*>(open)->append(expression);
+      return open != nullptr && static_cast<ProgramSet*>(open)->append(expression);
     });
     if (appended) return true;
   }
-  std::unique_ptr<Program> fresh = Pool::instance().take();
+  std::unique_ptr<ProgramSet> fresh = Pool::instance().take();
   fresh->reset();
-  Program& program = *fresh;
-  if (!program.append(expression)) {
+  ProgramSet& set = *fresh;
+  if (!set.append(expression)) {
     Pool::instance().give_back(std::move(fresh));
     return false;
   }
   if (t_enabled) [[likely]] {
-    queue.submit_open("fused", RunProgram(std::move(fresh)), program);
+    queue.submit_open("fused", RunPrograms(std::move(fresh)), set);
   } else {
-    program.close();
-    queue.submit(expression.name(), RunProgram(std::move(fresh)));
+    set.close();
+    queue.submit(expression.name(), RunPrograms(std::move(fresh)));
   }
   return true;
 }

@@ -4,7 +4,7 @@
 #include "loom/backend/allocator.h"
 #include "loom/backend/stream.h"
 #include "loom/device/address.h"
-#include "loom/fusion/program.h"
+#include "loom/fusion/program_set.h"
 #include "loom/fusion/recorder.h"
 #include "loom/ops/tensor_ref.h"
 
@@ -53,6 +53,7 @@ std::optional<DType> fusion_dtype(c10::ScalarType dtype) noexcept {
 
 FusedOperator::FusedOperator(const char* name, c10::ScalarType common) noexcept
     : expression_(name) {
+  expression_.set_independent(fusion::IndependentScope::active());
   if (const auto dtype = fusion_dtype(common)) {
     common_ = *dtype;
     type_ = fusion::register_type(common_);

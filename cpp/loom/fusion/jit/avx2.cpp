@@ -273,6 +273,7 @@ bool Avx2::compute_bits(const Instruction& instruction, const Xmm& result, const
                         const Xmm& b) {
   const Type type = instruction.type;
   const bool is_int = type == Type::kInt32 || type == Type::kInt64;
+  const bool wide = size_of(type) == 8;
   const Xmm t = reg(14, type), u = reg(15, type);
   switch (instruction.op) {
     case Op::kNeg:
@@ -310,6 +311,21 @@ bool Avx2::compute_bits(const Instruction& instruction, const Xmm& result, const
       return true;
     case Op::kXor:
       vpxor(result, a, b);
+      return true;
+    case Op::kShiftLeft:
+      wide ? vpsllvq(result, a, b) : vpsllvd(result, a, b);
+      return true;
+    case Op::kShiftRight:
+      if (!wide) {
+        vpsravd(result, a, b);
+        return true;
+      }
+      // Negative numbers are shifted as their complements.
+      vpxor(u, u, u);
+      vpcmpgtq(u, u, a);
+      vpxor(t, a, u);
+      vpsrlvq(t, t, b);
+      vpxor(result, t, u);
       return true;
     case Op::kWrapUInt8:
       broadcast_word(t, offsetof(Constants, low_byte));

@@ -230,6 +230,12 @@ bool Avx512::compute_bits(const Instruction& instruction, const Xmm& result, con
     case Op::kXor:
       vpxord(result, a, b);
       return true;
+    case Op::kShiftLeft:
+      wide ? vpsllvq(result, a, b) : vpsllvd(result, a, b);
+      return true;
+    case Op::kShiftRight:
+      wide ? vpsravq(result, a, b) : vpsravd(result, a, b);
+      return true;
     case Op::kWrapUInt8:
       vpandd(result, a, all(r15 + static_cast<int>(offsetof(Constants, low_byte))));
       return true;

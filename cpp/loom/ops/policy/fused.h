@@ -111,7 +111,7 @@ struct Extremum {
 template <Op kOp>
 struct Bitwise {
   static void emit(FusedOperator& f, const Tensor& to, const Tensor& self, const Tensor& other) {
-    if (f.floating()) return f.give_up();
+    if (f.floating() || (f.mask() && kOp >= Op::kShiftLeft)) return f.give_up();
     const Node a = f.load(self);
     f.store(f.apply(kOp, a, f.load(other)), to);
   }

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/fusion/program_set.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace loom::fusion {
+namespace {
+
+thread_local bool t_independent = false;
+
+std::pair<const std::byte*, const std::byte*> span_of(const TensorAccess& access) noexcept {
+  std::int64_t lowest = 0, highest = 0;
+  for (std::size_t d = 0; d < access.sizes.size(); ++d) {
+    const std::int64_t reach = access.strides[d] * (access.sizes[d] - 1);
+    (reach < 0 ? lowest : highest) += reach;
+  }
+  const auto item = static_cast<std::int64_t>(size_of(access.dtype));
+  return {access.data + lowest * item, access.data + (highest + 1) * item};
+}
+
+template <class Visit>
+void each_access(const Expression& expression, Visit&& visit) {
+  for (const TensorAccess& load : expression.loads()) visit(load);
+  for (const Expression::Store& store : expression.stores()) visit(store.to);
+}
+
+}  // namespace
+
+IndependentScope::IndependentScope() noexcept : before_(std::exchange(t_independent, true)) {}
+IndependentScope::~IndependentScope() { t_independent = before_; }
+bool IndependentScope::active() noexcept { return t_independent; }
+
+void ProgramSet::reset() {
+  count_ = 0;
+  indexed_ = false;
+  ranges_.clear();
+  closed_.store(false, std::memory_order_relaxed);  // relaxed: nobody else has the set
+}
+
+Program& ProgramSet::add_program() {
+  if (count_ == programs_.size()) programs_.push_back(std::make_unique<Program>());
+  Program& program = *programs_[count_++];
+  program.reset();
+  return program;
+}
+
+bool ProgramSet::append(const Expression& expression) {
+  if (count_ == 0) {
+    (void)add_program();
+    return append_to(0, expression);
+  }
+  const bool independent = expression.independent();
+  if (count_ == 1 && !independent) return append_to(0, expression);
+  if (!indexed_) start_index();
+  const std::size_t owner = owner_of(expression);
+  if (owner == kSeveral) return false;
+  if (owner != kNone) return append_to(owner, expression);
+  if (!independent || count_ == kMaxPrograms) return false;
+  (void)add_program();
+  if (append_to(count_ - 1, expression)) return true;
+  --count_;
+  return false;
+}
+
+bool ProgramSet::append_to(std::size_t program, const Expression& expression) {
+  if (!programs_[program]->append(expression)) return false;
+  if (indexed_) add_ranges(expression, program);
+  appended_.fetch_add(1, std::memory_order_relaxed);
+  return true;
+}
+
+void ProgramSet::start_index() {
+  indexed_ = true;
+  for (std::size_t p = 0; p < count_; ++p) {
+    for (const RecordedLoad& load : programs_[p]->loads()) {
+      add_range(load.from.begin, load.from.end, p);
+    }
+    for (const RecordedStore& store : programs_[p]->stores()) {
+      add_range(store.to.begin, store.to.end, p);
+    }
+  }
+}
+
+std::size_t ProgramSet::owner_of(const Expression& expression) const {
+  std::size_t owner = kNone;
+  each_access(expression, [&](const TensorAccess& access) {
+    const auto [begin, end] = span_of(access);
+    auto it = ranges_.upper_bound(begin);
+    if (it != ranges_.begin() && std::prev(it)->second.end > begin) --it;
+    for (; it != ranges_.end() && it->first < end; ++it) {
+      const std::size_t found = it->second.program;
+      owner = owner == kNone || owner == found ? found : kSeveral;
+    }
+  });
+  return owner;
+}
+
+// Ranges of one program that overlap become one.
+void ProgramSet::add_range(const std::byte* begin, const std::byte* end, std::size_t program) {
+  auto it = ranges_.upper_bound(begin);
+  if (it != ranges_.begin() && std::prev(it)->second.end > begin) --it;
+  while (it != ranges_.end() && it->first < end) {
+    begin = std::min(begin, it->first);
+    end = std::max(end, it->second.end);
+    it = ranges_.erase(it);
+  }
+  ranges_.emplace(begin, Range{end, program});
+}
+
+void ProgramSet::add_ranges(const Expression& expression, std::size_t program) {
+  each_access(expression, [&](const TensorAccess& access) {
+    const auto [begin, end] = span_of(access);
+    add_range(begin, end, program);
+  });
+}
+
+void ProgramSet::close() noexcept {
+  for (std::size_t p = 0; p < count_; ++p) programs_[p]->close();
+  closed_.store(true, std::memory_order_release);
+}
+
+}  // namespace loom::fusion

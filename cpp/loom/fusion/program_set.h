@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// The open command of a queue: one program, or several on separate memory. An optimiser's step goes
+// through all tensors with one operator before it comes to the next; each tensor then has a program
+// of its own, and they all run as one grid.
+// Thread: as Program's.
+
+#include "loom/base/export.h"
+#include "loom/device/open_command.h"
+#include "loom/fusion/expression.h"
+#include "loom/fusion/program.h"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace loom::fusion {
+
+class LOOM_API ProgramSet final : public OpenCommand {
+ public:
+  static constexpr std::size_t kMaxPrograms = 1024;
+
+  ProgramSet() = default;
+
+  /// Makes it empty and open.
+  void reset();
+
+  /// Adds the operator to the program that it belongs to, or returns false and changes nothing.
+  /// One that is independent (expression.h) and shares no memory with any program gets a new one.
+  [[nodiscard]] bool append(const Expression& expression);
+
+  void close() noexcept override;
+  /// Acquire: the recording is visible to who sees it closed.
+  [[nodiscard]] bool closed() const noexcept { return closed_.load(std::memory_order_acquire); }
+  /// Changes with every operator that is appended. Any thread may ask.
+  [[nodiscard]] std::uint32_t appended() const noexcept {
+    return appended_.load(std::memory_order_relaxed);  // relaxed: a sign of life, nothing more
+  }
+
+  [[nodiscard]] std::span<const std::unique_ptr<Program>> programs() const noexcept {
+    return {programs_.data(), count_};
+  }
+
+ private:
+  // Memory that one program uses: by its first address, without overlaps.
+  struct Range {
+    const std::byte* end;
+    std::size_t program;
+  };
+  static constexpr std::size_t kNone = SIZE_MAX, kSeveral = SIZE_MAX - 1;
+
+  [[nodiscard]] bool append_to(std::size_t program, const Expression& expression);
+  [[nodiscard]] Program& add_program();
+  void start_index();
+  [[nodiscard]] std::size_t owner_of(const Expression& expression) const;
+  void add_range(const std::byte* begin, const std::byte* end, std::size_t program);
+  void add_ranges(const Expression& expression, std::size_t program);
+
+  std::vector<std::unique_ptr<Program>> programs_;  // kept for the next use; count_ are in use
+  std::size_t count_ = 0;
+  bool indexed_ = false;  ///< only a set of several programs must know who uses what
+  std::map<const std::byte*, Range> ranges_;
+  // Release in close(), acquire in closed().
+  std::atomic<bool> closed_{false};
+  std::atomic<std::uint32_t> appended_{0};
+};
+
+/// While it lives, operators that this thread records are independent: those of one call that works
+/// on a list of tensors.
+class LOOM_API IndependentScope {
+ public:
+  IndependentScope() noexcept;
+  ~IndependentScope();
+  IndependentScope(const IndependentScope&) = delete;
+  IndependentScope& operator=(const IndependentScope&) = delete;
+  [[nodiscard]] static bool active() noexcept;
+
+ private:
+  const bool before_;
+};
+
+}  // namespace loom::fusion
