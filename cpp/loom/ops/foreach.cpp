@@ -5,7 +5,6 @@
 // memory.
 
 #include "loom/fusion/program_set.h"
-#include "loom/ops/borrowed_kernel.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
@@ -19,7 +18,7 @@ namespace {
 // without coming back here, and the tensors decide where its calls go.
 void run_list(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const fusion::IndependentScope scope;
-  borrowed_kernel<c10::DispatchKey::CPU>(op, stack);
+  op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
 }
 
 bool composes_calls(const c10::OperatorName& name) {
