@@ -7,7 +7,7 @@ Importing the module starts nothing: threads exist from the first use of the dev
 
 import torch
 
-from . import _utils as _utils, amp, memory, random, streams
+from . import _utils as _utils, amp, graphs, memory, random, streams
 from ._utils import DeviceLike, _get_device_index
 from .amp import (
     get_amp_supported_dtype,
@@ -37,6 +37,7 @@ from .device import (
     synchronize,
 )
 from .fallback import Fallback, fallbacks, host_waits, reset_fallbacks
+from .graphs import Graph, graph, graph_pool_handle, make_graphed_callables
 from .memory import (
     empty_cache,
     get_per_process_memory_fraction,
@@ -95,6 +96,7 @@ def ipc_collect() -> None:
 __all__ = [
     "Event",
     "Fallback",
+    "Graph",
     "OutOfMemoryError",
     "Stream",
     "StreamContext",
@@ -117,6 +119,9 @@ __all__ = [
     "get_per_process_memory_fraction",
     "get_rng_state",
     "get_rng_state_all",
+    "graph",
+    "graph_pool_handle",
+    "graphs",
     "host_memory_stats",
     "host_waits",
     "init",
@@ -127,6 +132,7 @@ __all__ = [
     "is_bf16_supported",
     "is_current_stream_capturing",
     "is_initialized",
+    "make_graphed_callables",
     "manual_seed",
     "manual_seed_all",
     "max_memory_allocated",

@@ -27,6 +27,9 @@ namespace loom {
 
 class Queue;
 
+/// The name of commands that run a graph. Profiles show the graph's commands instead.
+inline constexpr const char* kReplayName = "graph_replay";
+
 /// What CommandGraph::run() throws, so that errors name the command that failed and not the replay.
 struct CommandFailure {
   std::exception_ptr error;
