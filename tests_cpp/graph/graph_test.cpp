@@ -2,11 +2,12 @@
 // Graphs as c10 and a C++ program see them. What operators do in a capture is tested from Python.
 #include "loom/graph/graph.h"
 
+#include "loom/backend/device_state.h"
 #include "loom/backend/generator.h"
-#include "loom/backend/guard.h"
 #include "loom/device/device.h"
 #include "loom/device/event.h"
 
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <gtest/gtest.h>
 
 #include "backend/support.h"
@@ -60,7 +61,7 @@ TEST_F(GraphTest, ReplaysWhatWasCaptured) {
 }
 
 TEST_F(GraphTest, TheGuardTellsWhichStreamIsCaptured) {
-  const GuardImpl guard;
+  const c10::impl::VirtualGuardImpl guard(kDeviceType);
   const Stream captured = current_stream();
   graph_.capture_begin();
   EXPECT_TRUE(guard.isStreamCapturing(captured));
