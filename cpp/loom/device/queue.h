@@ -179,8 +179,6 @@ class LOOM_API Queue {
   bool started_ LOOM_GUARDED_BY(submit_mutex_) = false;
   // What submissions look at: the worker has started and nothing captures.
   bool plain_ LOOM_GUARDED_BY(submit_mutex_) = false;
-  std::shared_ptr<CommandGraph> graph_ LOOM_GUARDED_BY(submit_mutex_);
-  std::atomic<std::uint64_t> capture_id_{0};  ///< graph_->id(), or 0; written under the mutex
   // Positions up to here can be submitted without looking at the timeline, whose cache line belongs
   // to the worker. Relaxed: a bound that is off by a few commands does no harm.
   std::atomic<std::uint64_t> room_until_{kMaxPending};
@@ -201,6 +199,10 @@ class LOOM_API Queue {
 
   Mutex blocked_mutex_;
   const Timeline* blocked_on_ LOOM_GUARDED_BY(blocked_mutex_) = nullptr;
+
+  // Apart from what each submission touches.
+  std::shared_ptr<CommandGraph> graph_ LOOM_GUARDED_BY(submit_mutex_);
+  std::atomic<std::uint64_t> capture_id_{0};  ///< graph_->id(), or 0; written under the mutex
 
   std::unique_ptr<LoomThread> worker_;
 };
