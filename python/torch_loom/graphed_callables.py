@@ -147,7 +147,8 @@ class _Replay(torch.autograd.Function):
 def _replayed(section: _Section) -> Callable[..., Any]:
     def replay(*args: Any) -> Any:
         # Parameters are read where they are; they are given so that autograd knows of them.
-        outputs = _Replay.apply(section, *pytree.tree_leaves(args), *section.parameters)
+        leaves = pytree.tree_leaves(args)
+        outputs = _Replay.apply(section, *leaves, *section.parameters)  # type: ignore[no-untyped-call]
         return pytree.tree_unflatten(list(outputs), section.structure)
 
     return replay

@@ -23,4 +23,4 @@ def apply() -> None:
                 "the host; make the optimizer with capturable=True"
             )
 
-    torch.optim.Optimizer._accelerator_graph_capture_health_check = check
+    torch.optim.Optimizer._accelerator_graph_capture_health_check = check  # type: ignore[method-assign]
