@@ -8,6 +8,7 @@ PYBIND11_MODULE(_C, module) {
   module.attr("__version__") = LOOM_VERSION;
   loom::python::bind_device(module);
   loom::python::bind_stream(module);
+  loom::python::bind_graph(module);
   loom::python::bind_memory(module);
   loom::python::bind_random(module);
   loom::python::bind_exit(module);

@@ -5,9 +5,11 @@ Importing the package loads the library, names the device and registers ``torch.
 ``import torch`` does the same through the entry point below, where torch has no other accelerator.
 """
 
+from typing import Any
+
 from . import _loader
 
-__all__ = ["__version__"]
+__all__ = ["__version__", "make_graphed_callables"]  # the second is below
 
 
 def _autoload() -> None:
@@ -20,3 +22,11 @@ def _autoload() -> None:
 
 
 __version__ = _loader.on_import()
+
+
+def __getattr__(name: str) -> Any:
+    if name == "make_graphed_callables":  # not before torch has been imported
+        from .graphed_callables import make_graphed_callables
+
+        return make_graphed_callables
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

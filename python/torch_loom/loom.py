@@ -7,7 +7,7 @@ Importing the module starts nothing: threads exist from the first use of the dev
 
 import torch
 
-from . import _utils as _utils, amp, memory, random, streams
+from . import _utils as _utils, amp, graphs, memory, random, streams
 from ._utils import DeviceLike, _get_device_index
 from .amp import (
     get_amp_supported_dtype,
@@ -44,6 +44,7 @@ from .fusion import (
     is_fusion_enabled,
     reset_fusion_report,
 )
+from .graphs import Graph, graph, graph_pool_handle, make_graphed_callables
 from .memory import (
     empty_cache,
     get_per_process_memory_fraction,
@@ -103,6 +104,7 @@ __all__ = [
     "Event",
     "Fallback",
     "FusedProgram",
+    "Graph",
     "OutOfMemoryError",
     "Stream",
     "StreamContext",
@@ -127,6 +129,9 @@ __all__ = [
     "get_per_process_memory_fraction",
     "get_rng_state",
     "get_rng_state_all",
+    "graph",
+    "graph_pool_handle",
+    "graphs",
     "host_memory_stats",
     "host_waits",
     "init",
@@ -138,6 +143,7 @@ __all__ = [
     "is_current_stream_capturing",
     "is_fusion_enabled",
     "is_initialized",
+    "make_graphed_callables",
     "manual_seed",
     "manual_seed_all",
     "max_memory_allocated",

@@ -2,9 +2,12 @@
 #include "loom/backend/generator.h"
 
 #include "loom/backend/device_state.h"
+#include "loom/backend/philox_graph.h"
 #include "loom/backend/selection.h"
+#include "loom/backend/stream.h"
 #include "loom/base/mutex.h"
 #include "loom/device/device.h"
+#include "loom/device/queue.h"
 
 #include <ATen/EmptyTensor.h>
 #include <c10/util/Exception.h>
@@ -25,6 +28,14 @@ void check_offset(std::uint64_t offset, const char* api) {
               ": expected an offset that is a multiple of 4, got ", offset);
 }
 
+/// `count`, up to a multiple of a block.
+std::uint64_t whole_blocks(std::uint64_t count) {
+  const std::uint64_t blocks = count / kNumbersPerBlock + (count % kNumbersPerBlock != 0 ? 1 : 0);
+  return blocks * kNumbersPerBlock;
+}
+
+std::uint64_t random_seed() { return c10::detail::getNonDeterministicRandom(/*is_cuda=*/true); }
+
 }  // namespace
 
 struct PhiloxGenerator::State {
@@ -43,8 +54,10 @@ struct PhiloxGenerator::State {
   }
 };
 
-PhiloxGenerator::PhiloxGenerator(c10::DeviceIndex device)
-    : PhiloxGenerator(device, std::make_shared<State>()) {}
+PhiloxGenerator::PhiloxGenerator(c10::DeviceIndex device, std::uint64_t seed)
+    : PhiloxGenerator(device, std::make_shared<State>()) {
+  state_->set(seed, 0);
+}
 
 PhiloxGenerator::PhiloxGenerator(c10::DeviceIndex device, std::shared_ptr<State> state)
     : c10::GeneratorImpl(to_c10(device), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)),
@@ -53,33 +66,56 @@ PhiloxGenerator::PhiloxGenerator(c10::DeviceIndex device, std::shared_ptr<State>
 PhiloxGenerator::~PhiloxGenerator() = default;
 
 std::pair<std::uint64_t, std::uint64_t> PhiloxGenerator::reserve(std::uint64_t count) {
-  const std::uint64_t blocks = count / kNumbersPerBlock + (count % kNumbersPerBlock != 0 ? 1 : 0);
   State& state = *state_;
   MutexLock lock(state.mutex);
   const std::uint64_t first = state.offset;
-  state.offset += blocks * kNumbersPerBlock;  // wraps after 2^64 numbers, as the sequence does
+  state.offset += whole_blocks(count);  // wraps after 2^64 numbers, as the sequence does
   return {state.seed, first};
 }
 
-void PhiloxGenerator::set_current_seed(std::uint64_t seed) { state_->set(seed, 0); }
+PhiloxRange PhiloxGenerator::reserve_for(const Queue& queue, std::uint64_t count) {
+  if (queue.captured()) [[unlikely]] {
+    if (const auto graph = std::dynamic_pointer_cast<PhiloxGraph>(queue.graph())) {
+      return graph->reserve(*this, whole_blocks(count));
+    }
+  }
+  const auto [seed, first] = reserve(count);
+  return {seed, first, nullptr};
+}
+
+void PhiloxGenerator::check_not_captured(const char* api) const {
+  if (!device_in_use()) return;  // and shall not be used by this
+  current_queue(device().index())
+      .check_not_captured(api, "the generator's state depends on how often the graph is replayed");
+}
+
+void PhiloxGenerator::set_current_seed(std::uint64_t seed) {
+  check_not_captured("Generator.manual_seed");
+  state_->set(seed, 0);
+}
 
 std::uint64_t PhiloxGenerator::current_seed() const { return state_->get().first; }
 
 std::uint64_t PhiloxGenerator::seed() {
-  const std::uint64_t seed = c10::detail::getNonDeterministicRandom(/*is_cuda=*/true);
+  const std::uint64_t seed = random_seed();
   set_current_seed(seed);
   return seed;
 }
 
 void PhiloxGenerator::set_offset(std::uint64_t offset) {
+  check_not_captured("Generator.set_offset");
   check_offset(offset, "set_offset");
   MutexLock lock(state_->mutex);
   state_->offset = offset;
 }
 
-std::uint64_t PhiloxGenerator::get_offset() const { return state_->get().second; }
+std::uint64_t PhiloxGenerator::get_offset() const {
+  check_not_captured("Generator.get_offset");
+  return state_->get().second;
+}
 
 void PhiloxGenerator::set_state(const c10::TensorImpl& new_state) {
+  check_not_captured("Generator.set_state");
   at::detail::check_rng_state(new_state);
   const auto bytes = static_cast<std::size_t>(new_state.numel());
   TORCH_CHECK(bytes == kStateBytes || bytes == kSeedBytes, "set_state: expected a state of ",
@@ -94,6 +130,7 @@ void PhiloxGenerator::set_state(const c10::TensorImpl& new_state) {
 }
 
 c10::intrusive_ptr<c10::TensorImpl> PhiloxGenerator::get_state() const {
+  check_not_captured("Generator.get_state");
   const auto [seed, offset] = state_->get();
   at::TensorBase tensor =
       at::detail::empty_cpu({static_cast<std::int64_t>(kStateBytes)}, c10::ScalarType::Byte);
@@ -135,8 +172,7 @@ const at::Generator& make_default(c10::DeviceIndex index) {
   auto& slot = detail::slot_of(g_defaults, index);
   // relaxed: generators are stored under the lock that is held here
   if (const at::Generator* made = slot.load(std::memory_order_relaxed)) return *made;
-  auto* made = new at::Generator(at::make_generator<PhiloxGenerator>(index));
-  static_cast<void>(made->seed());
+  auto* made = new at::Generator(at::make_generator<PhiloxGenerator>(index, random_seed()));
   slot.store(made, std::memory_order_release);  // release: readers see it seeded
   return *made;
 }

@@ -5,6 +5,8 @@
 // sequence of that seed. Kernels take a (seed, offset) pair that was reserved on the caller's
 // thread, in program order, so that numbers depend neither on timing nor on the number of threads.
 // The offset counts 32-bit numbers and is a multiple of 4 (one Philox block is four of them).
+// Commands that are captured in a graph are given a place where they find both at each replay
+// (philox_graph.h). Meanwhile the state cannot be asked for or set, since it is not known.
 // Thread: any, but for graphsafe_set_state(). The state has a lock of its own; it does not matter
 // whether the caller holds GeneratorImpl::mutex_.
 
@@ -21,14 +23,48 @@
 
 namespace loom {
 
+class Queue;
+
+/// Where the numbers of one replay of a graph begin.
+struct PhiloxOrigin {
+  std::uint64_t seed = 0;
+  std::uint64_t offset = 0;
+};
+
+/// The numbers that one command was given.
+struct PhiloxRange {
+  std::uint64_t seed = 0;
+  std::uint64_t offset = 0;              ///< of the first number; if captured, from the origin on
+  const PhiloxOrigin* origin = nullptr;  ///< of a captured command; it lives as long as the graph
+
+  /// Seed and offset of the first number. On the worker that runs the command.
+  [[nodiscard]] PhiloxOrigin first() const noexcept {
+    if (origin == nullptr) [[likely]] {
+      return {seed, offset};
+    }
+    return {origin->seed, origin->offset + offset};
+  }
+};
+
 class LOOM_API PhiloxGenerator final : public c10::GeneratorImpl {
  public:
-  explicit PhiloxGenerator(c10::DeviceIndex device);
+  explicit PhiloxGenerator(c10::DeviceIndex device, std::uint64_t seed = c10::default_rng_seed_val);
   ~PhiloxGenerator() override;
 
   /// Takes `count` 32-bit numbers: returns the seed and the offset of the first, and moves the
   /// offset past the last, up to a multiple of 4.
   [[nodiscard]] std::pair<std::uint64_t, std::uint64_t> reserve(std::uint64_t count);
+
+  /// As reserve(), for a command that is submitted to `queue` next. While the queue is captured,
+  /// the numbers are the graph's, and this generator stays where it is.
+  [[nodiscard]] PhiloxRange reserve_for(const Queue& queue, std::uint64_t count);
+
+  /// True when both are one sequence: graphsafe_get_state().
+  [[nodiscard]] bool shares_state_with(const PhiloxGenerator& other) const noexcept {
+    return state_ == other.state_;
+  }
+
+  // These throw loom::Error while the current stream of the device is captured.
 
   /// Sets the offset back to 0.
   void set_current_seed(std::uint64_t seed) override;
@@ -54,6 +90,7 @@ class LOOM_API PhiloxGenerator final : public c10::GeneratorImpl {
   struct State;
   PhiloxGenerator(c10::DeviceIndex device, std::shared_ptr<State> state);
   PhiloxGenerator* clone_impl() const override;
+  void check_not_captured(const char* api) const;
 
   // Shared with the generators that graphsafe_get_state() gave out.
   std::shared_ptr<State> state_;

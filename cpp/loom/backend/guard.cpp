@@ -80,15 +80,18 @@ c10::Stream GuardImpl::exchangeStream(c10::Stream stream) const {
 
 void* GuardImpl::getStreamNativeHandle(const c10::Stream stream) const { return &queue_of(stream); }
 
-bool GuardImpl::queryStream(const c10::Stream& stream) const { return queue_of(stream).idle(); }
+bool GuardImpl::queryStream(const c10::Stream& stream) const {
+  const Queue& queue = queue_of(stream);
+  queue.check_not_captured("Stream.query", "what its stream has captured has not run");
+  return queue.idle();
+}
 
 void GuardImpl::synchronizeStream(const c10::Stream& stream) const {
   queue_of(stream).synchronize();
 }
 
 bool GuardImpl::isStreamCapturing(const c10::Stream& stream) const {
-  static_cast<void>(queue_of(stream));
-  return false;  // no graph implementation is registered, so nothing can capture
+  return queue_of(stream).captured();
 }
 
 void GuardImpl::recordDataPtrOnStream(const c10::DataPtr& data, const c10::Stream& stream) const {

@@ -121,6 +121,8 @@ CommandRecord* CommandTrace::begin(const char* name, const Queue& queue) noexcep
 
 void CommandTrace::set_context(LaunchContext context) noexcept { t_context = context; }
 
+LaunchContext CommandTrace::context() noexcept { return t_context; }
+
 void note_launched(CommandRecord& record) noexcept {
   record.launch_end_ns.store(now_ns(), std::memory_order_release);
 }

@@ -81,6 +81,7 @@ class LOOM_API CommandTrace {
 
   /// What begin() notes for the calling thread.
   static void set_context(LaunchContext context) noexcept;
+  [[nodiscard]] static LaunchContext context() noexcept;
 
  private:
   // Records keep their addresses. A store that is stopped while somebody may still write into it

@@ -117,7 +117,10 @@ Queue& Device::next_pool_queue(int priority) {
 void Device::synchronize() {
   std::exception_ptr first;
   state_->for_each_queue([&](Queue& queue) {
-    if (first != nullptr) {  // the errors of further queues are left to later synchronisations
+    const std::shared_ptr<CommandGraph> graph = queue.captured() ? queue.graph() : nullptr;
+    const bool captured_elsewhere = graph != nullptr && !graph->begun_by_this_thread();
+    // The errors of further queues are left to later synchronisations.
+    if (first != nullptr || captured_elsewhere) {
       queue.timeline().wait(queue.seal());
       return;
     }

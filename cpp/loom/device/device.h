@@ -40,7 +40,8 @@ class LOOM_API Device {
   /// The next queue of that priority, round robin; priorities outside the range are clamped.
   [[nodiscard]] Queue& next_pool_queue(int priority);
 
-  /// Waits for all queues. Throws: the first error found, after all queues have been waited for.
+  /// Waits for all queues. Throws: the first error found, after all queues have been waited for;
+  /// loom::Error when the calling thread captures one of them.
   void synchronize();
   /// Waits for all queues, and leaves their errors to who synchronises with them.
   void drain();

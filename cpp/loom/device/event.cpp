@@ -13,6 +13,12 @@ QueueEvent::QueueEvent(EventTiming timing) : timing_(timing) {}
 
 QueueEvent::~QueueEvent() = default;
 
+void QueueEvent::Mark::check_not_captured(const char* api) const {
+  LOOM_CHECK(capture == 0, api,
+             ": expected an event that was recorded in a stream, got one that was ",
+             "recorded while its stream was captured and marks a place in the graph");
+}
+
 bool QueueEvent::Mark::complete() const {
   return queue == nullptr || queue->timeline().reached(position);
 }
@@ -23,7 +29,7 @@ QueueEvent::Mark QueueEvent::mark() const {
 }
 
 void QueueEvent::record(Queue& queue) {
-  Mark mark{&queue, 0, nullptr};
+  Mark mark{&queue, 0, nullptr, queue.capture_id()};
   if (timing_ == EventTiming::kEnabled) {
     mark.time = std::make_shared<Timestamp>(0);
     mark.position = queue.submit(
@@ -37,17 +43,27 @@ void QueueEvent::record(Queue& queue) {
 
 void QueueEvent::block(Queue& queue) const {
   const Mark mark = this->mark();
-  if (mark.queue != nullptr) queue.wait_for(mark.queue->timeline(), mark.position);
+  if (mark.queue == nullptr) return;
+  if (mark.capture == 0) return queue.wait_for(mark.queue->timeline(), mark.position);
+  const std::shared_ptr<CommandGraph> graph = mark.queue->graph();
+  LOOM_CHECK(graph != nullptr && graph->id() == mark.capture,
+             "Event.wait: expected an event of a stream or of a capture that is under way, got one "
+             "that marks a place in a graph whose capture has ended");
+  queue.seal();  // what it records from here on comes after the event
+  graph->join(queue);
 }
 
 bool QueueEvent::query() const {
-  MutexLock lock(mutex_);
-  return mark_.complete();
+  const Mark mark = this->mark();
+  mark.check_not_captured("Event.query");
+  return mark.complete();
 }
 
 void QueueEvent::synchronize() const {
   const Mark mark = this->mark();
-  if (mark.queue != nullptr) mark.queue->synchronize(mark.position);
+  if (mark.queue == nullptr) return;
+  mark.check_not_captured("Event.synchronize");
+  mark.queue->synchronize(mark.position);
 }
 
 std::int64_t QueueEvent::completion_ns(const char* role) const {
@@ -56,6 +72,7 @@ std::int64_t QueueEvent::completion_ns(const char* role) const {
   const Mark mark = this->mark();
   LOOM_CHECK(mark.queue != nullptr, "elapsed_time(): expected the ", role,
              " event to be recorded, got one that was never recorded");
+  mark.check_not_captured("elapsed_time");
   LOOM_CHECK(mark.complete(), "elapsed_time(): expected the ", role,
              " event to be complete, got one whose work has not finished; synchronize it first");
   return mark.time->load(std::memory_order_relaxed);

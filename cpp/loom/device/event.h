@@ -3,8 +3,9 @@
 
 // A queue event marks a position in a queue. Its semantics are CUDA's: record() may be repeated and
 // replaces the mark; an event never recorded counts as complete; block() and synchronize() refer
-// to the mark at the time of the call. Without timing, recording submits nothing.
-// Thread: one event may be used by several threads, each call is atomic.
+// to the mark at the time of the call. Without timing, recording submits nothing. In a captured
+// queue an event marks a place in the graph: block() lets a queue join the capture, and nobody can
+// wait for it. Thread: one event may be used by several threads, each call is atomic.
 
 #include "loom/base/export.h"
 #include "loom/base/mutex.h"
@@ -28,11 +29,13 @@ class LOOM_API QueueEvent {
 
   /// Marks everything submitted to `queue` so far. Throws: as Queue::submit().
   void record(Queue& queue);
-  /// Makes later commands of `queue` wait for the mark.
+  /// Makes later commands of `queue` wait for the mark. For a mark in a capture, `queue` joins it.
+  /// Throws: loom::Error when that capture has ended; as Queue::wait_for().
   void block(Queue& queue) const;
-  /// True when the mark is reached or there is none.
+  /// True when the mark is reached or there is none. Throws: loom::Error for a mark in a capture.
   [[nodiscard]] bool query() const;
-  /// Waits on the host for the mark. Throws: what a command up to the mark threw, once.
+  /// Waits on the host for the mark.
+  /// Throws: what a command up to the mark threw, once; loom::Error for a mark in a capture.
   void synchronize() const;
   /// Nanoseconds from this mark to that of `end`, as the workers reached them.
   /// Throws: loom::Error unless both were created with timing, recorded, and are complete.
@@ -52,7 +55,9 @@ class LOOM_API QueueEvent {
     // Shared with the command that stores it, so that an event may be re-recorded or destroyed
     // while that is queued.
     std::shared_ptr<Timestamp> time;
+    std::uint64_t capture = 0;  ///< id of the graph that the queue was captured in, or 0
 
+    void check_not_captured(const char* api) const;
     [[nodiscard]] bool complete() const;
   };
 

@@ -30,8 +30,26 @@ std::exception_ptr annotate_std_exception(const std::exception_ptr& error, const
   }
 }
 
-std::exception_ptr annotate(const std::exception_ptr& error, const char* name,
+/// The exception of a graph's command, and the name of that command in place of the graph's.
+std::exception_ptr find_failed_part(std::exception_ptr error, std::string& name) {
+  for (;;) {
+    try {
+      std::rethrow_exception(error);
+    } catch (const CommandFailure& part) {
+      name = part.name;
+      std::exception_ptr inner = part.error;
+      error = std::move(inner);
+    } catch (...) {
+      return error;
+    }
+  }
+}
+
+std::exception_ptr annotate(const std::exception_ptr& thrown, const char* command,
                             std::uint64_t position, const QueueId& queue) {
+  std::string part = command;
+  const std::exception_ptr error = find_failed_part(thrown, part);
+  const char* const name = part.c_str();
   if (const ErrorAnnotator annotator = g_annotator.load(std::memory_order_relaxed)) {
     if (std::exception_ptr annotated = annotator(error, name, position, queue)) return annotated;
   }
@@ -94,7 +112,39 @@ void Queue::start_worker() {
       detail::concat("loom", id_.device, id_.priority < 0 ? "/hi" : "/q", id_.index);
   worker_ =
       std::make_unique<LoomThread>(name, cores_.cpus(), [this] { work(); }, [this] { stop(); });
-  started_ = true;
+  started_ = plain_ = true;
+}
+
+std::shared_ptr<CommandGraph> Queue::graph() const {
+  MutexLock lock(submit_mutex_);
+  return graph_;
+}
+
+bool Queue::attach(const std::shared_ptr<CommandGraph>& graph) {
+  MutexLock lock(submit_mutex_);
+  if (graph_ != nullptr) return graph_ == graph;
+  if (open_.load(std::memory_order_relaxed) != nullptr) close_open();
+  graph->admit(*this);
+  graph_ = graph;
+  capture_id_.store(graph->id(), std::memory_order_relaxed);
+  plain_ = false;
+  return true;
+}
+
+void Queue::detach() {
+  std::shared_ptr<CommandGraph> graph;  // goes after the lock: it may be the last reference
+  MutexLock lock(submit_mutex_);
+  if (open_.load(std::memory_order_relaxed) != nullptr) close_open();
+  graph = std::move(graph_);
+  graph_ = nullptr;
+  capture_id_.store(0, std::memory_order_relaxed);
+  plain_ = started_;
+}
+
+void Queue::refuse_capture(std::string_view what, std::string_view why) const {
+  std::string text = detail::concat(what, " cannot be captured in a graph: ", why);
+  if (const std::shared_ptr<CommandGraph> graph = this->graph()) graph->invalidate(text);
+  throw Error(std::move(text));
 }
 
 void Queue::wake_worker() noexcept {
@@ -105,6 +155,7 @@ void Queue::wake_worker() noexcept {
 }
 
 void Queue::finish_blocking(std::uint64_t position) {
+  if (captured()) return;
   // A command that submits to its own queue cannot wait for it.
   if (t_current != this) synchronize(position);
 }
@@ -124,6 +175,8 @@ void Queue::synchronize() { synchronize(seal()); }
 
 void Queue::synchronize(std::uint64_t position) {
   check_not_forked();  // an idle queue would let a child read memory that the parent goes on using
+  check_not_captured("synchronize()",
+                     "what its stream has captured runs when the graph is replayed");
   if (!timeline_.reached(position)) {
     LOOM_CHECK(t_current != this,
                "synchronize(): expected a thread other than the queue's worker, got a command that "
@@ -146,7 +199,12 @@ void Queue::throw_error_up_to(std::uint64_t position) {
 }
 
 void Queue::wait_for(const Timeline& timeline, std::uint64_t position) {
-  if (&timeline == &timeline_ || timeline.reached(position)) return;
+  if (&timeline == &timeline_) return;
+  check_not_captured(
+      "A wait for an event",
+      "the event was not recorded in the capture; record it in a captured stream, or "
+      "wait for it before the capture begins");
+  if (timeline.reached(position)) return;
   enqueue("wait_for", [this, &timeline, position] { block_on(timeline, position); });
 }
 

@@ -6,10 +6,13 @@
 // the queue's timeline reaches n when that command has finished and its callable is destroyed.
 // Thread: any thread may submit, ask and wait. Commands of one thread keep their order.
 // Commands that are still queued when the process exits are not run.
+// While a queue is captured (command_graph.h), commands are kept in the graph instead, and nothing
+// can be waited for.
 
 #include "loom/base/export.h"
 #include "loom/base/mutex.h"
 #include "loom/device/command_buffer.h"
+#include "loom/device/command_graph.h"
 #include "loom/device/open_command.h"
 #include "loom/device/thread.h"
 #include "loom/device/timeline.h"
@@ -19,6 +22,7 @@
 #include <exception>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace loom {
@@ -69,8 +73,9 @@ class LOOM_API Queue {
   /// If it throws, the first exception is kept for synchronize(); later commands run all the same.
   /// With LOOM_LAUNCH_BLOCKING=1 it returns after the command has run, and throws its exception.
   /// A caller that is far ahead (kMaxPending commands) is held until the worker has caught up.
-  /// While the process exits, commands are dropped.
-  /// Throws: loom::Error in a forked child of a process that had used the device.
+  /// While the process exits, commands are dropped. While captured, the command is kept in the
+  /// graph, and the position is that of the last command submitted otherwise. Throws: loom::Error
+  /// in a forked child of a process that had used the device.
   template <class Callable>
   std::uint64_t submit(const char* name, Callable&& callable) {
     const std::uint64_t position = enqueue(name, std::forward<Callable>(callable));
@@ -115,7 +120,7 @@ class LOOM_API Queue {
 
   /// Waits until everything submitted so far has run.
   /// Throws: the first exception of a command since the last throw, once; loom::Error when called
-  /// by a command of this queue.
+  /// by a command of this queue, and while captured.
   void synchronize();
 
   /// As synchronize() for the commands up to `position` only.
@@ -123,6 +128,7 @@ class LOOM_API Queue {
 
   /// Makes later commands of this queue wait until `timeline` reaches `position`. Does not block
   /// the caller. Requires: `timeline` outlives the wait.
+  /// Throws: loom::Error while captured, unless the timeline is the queue's own.
   void wait_for(const Timeline& timeline, std::uint64_t position);
 
   /// True when everything submitted so far has run. Throws nothing: errors wait for synchronize().
@@ -137,6 +143,22 @@ class LOOM_API Queue {
   /// The cores that this queue's kernels run on.
   [[nodiscard]] Cores& cores() const noexcept { return cores_; }
 
+  /// True while commands go to a graph.
+  [[nodiscard]] bool captured() const noexcept { return capture_id() != 0; }
+  /// The id of that graph, or 0. Relaxed: who begins a capture orders it with what it captures.
+  [[nodiscard]] std::uint64_t capture_id() const noexcept {
+    return capture_id_.load(std::memory_order_relaxed);
+  }
+  /// That graph, or null.
+  [[nodiscard]] std::shared_ptr<CommandGraph> graph() const;
+  /// While captured, refuses `what` (the name of an operator or function) and makes the capture
+  /// invalid: throws loom::Error "<what> cannot be captured in a graph: <why>".
+  void check_not_captured(std::string_view what, std::string_view why) const {
+    if (captured()) [[unlikely]] {
+      refuse_capture(what, why);
+    }
+  }
+
   /// The queue whose worker the calling thread is, or null.
   [[nodiscard]] static Queue* current() noexcept;
 
@@ -146,6 +168,7 @@ class LOOM_API Queue {
   [[nodiscard]] static std::uint64_t host_waits() noexcept { return Timeline::host_waits(); }
 
  private:
+  friend class CommandGraph;
   enum WorkerState : std::uint32_t { kAwake, kSleeping };
   struct Failure {
     std::exception_ptr error;
@@ -161,6 +184,10 @@ class LOOM_API Queue {
   [[nodiscard]] CommandRecord* begin_launch(const char* name) const noexcept;
   static void end_launch(CommandRecord& record) noexcept;
   static void abandon_launch(CommandRecord* record) noexcept;
+  [[noreturn]] void refuse_capture(std::string_view what, std::string_view why) const;
+  /// Sends commands to `graph`; returns false when another graph has the queue.
+  bool attach(const std::shared_ptr<CommandGraph>& graph);
+  void detach();
   void make_room();
   void start_worker() LOOM_REQUIRES(submit_mutex_);
   void wake_worker() noexcept;
@@ -183,12 +210,14 @@ class LOOM_API Queue {
   const std::int64_t spin_ns_;
 
   // Producers append under the mutex; the worker takes without it what submitted_ has published.
-  Mutex submit_mutex_;
+  mutable Mutex submit_mutex_;
   CommandBuffer commands_;
   bool started_ LOOM_GUARDED_BY(submit_mutex_) = false;
   // The last command, while it may grow. Written under submit_mutex_; read without it only to see
   // that there is nothing to close.
   std::atomic<OpenCommand*> open_{nullptr};
+  // What submissions look at: the worker has started and nothing captures.
+  bool plain_ LOOM_GUARDED_BY(submit_mutex_) = false;
   // Positions up to here can be submitted without looking at the timeline, whose cache line belongs
   // to the worker. Relaxed: a bound that is off by a few commands does no harm.
   std::atomic<std::uint64_t> room_until_{kMaxPending};
@@ -209,6 +238,10 @@ class LOOM_API Queue {
 
   Mutex blocked_mutex_;
   const Timeline* blocked_on_ LOOM_GUARDED_BY(blocked_mutex_) = nullptr;
+
+  // Apart from what each submission touches.
+  std::shared_ptr<CommandGraph> graph_ LOOM_GUARDED_BY(submit_mutex_);
+  std::atomic<std::uint64_t> capture_id_{0};  ///< graph_->id(), or 0; written under the mutex
 
   std::unique_ptr<LoomThread> worker_;
 };
@@ -231,7 +264,14 @@ std::uint64_t Queue::enqueue(const char* name, Callable&& callable, OpenCommand*
   {
     MutexLock lock(submit_mutex_);
     try {
-      if (!started_) [[unlikely]] {
+      if (!plain_) [[unlikely]] {
+        if (graph_ != nullptr) {
+          abandon_launch(record);
+          if (open_.load(std::memory_order_relaxed) != nullptr) close_open();
+          graph_->append(name, std::forward<Callable>(callable));
+          if (open != nullptr) open_.store(open, std::memory_order_relaxed);
+          return submitted_.load(std::memory_order_relaxed);
+        }
         start_worker();
       }
       if (open_.load(std::memory_order_relaxed) != nullptr) close_open();

@@ -82,6 +82,11 @@ std::uint64_t submit(Queue& queue, TensorRef destination, TensorRef source,
 void copy_across_devices(const at::Tensor& self, const at::Tensor& source) {
   Queue& from = current_queue(source.device().index());
   Queue& to = current_queue(self.device().index());
+  for (const Queue* queue : {&from, &to}) {
+    queue->check_not_captured("aten::copy_",
+                              "it goes to or comes from another device, and a graph "
+                              "has the work of one");
+  }
   from.wait_for(to.timeline(), to.seal());
   const std::uint64_t copied = submit(from, TensorRef(self, true), TensorRef(source));
   to.wait_for(from.timeline(), copied);
@@ -93,9 +98,28 @@ bool kept_by_pinned_allocator(const at::Tensor& host, const Queue& queue) {
   return host.is_pinned() && record_pinned_use(data.get(), data.get_context(), queue);
 }
 
+// Each replay copies from or to the same host memory, which the graph keeps. The storage, not the
+// tensor: that may belong to Python.
+void capture_host_copy(Queue& queue, TensorRef destination, TensorRef source,
+                       const at::Tensor& host, bool pinned) {
+  if (!pinned) {
+    queue.check_not_captured(
+        "aten::copy_",
+        "a copy between the device and the host waits unless the host's memory "
+        "is pinned and the copy non_blocking; copies of up to 64 KiB to the "
+        "device need neither");
+  }
+  submit(queue, std::move(destination), std::move(source), host.detach());
+}
+
 void copy_from_host(const at::Tensor& self, const at::Tensor& source, bool non_blocking) {
   Queue& queue = current_queue(self.device().index());
-  if (source.nbytes() <= kStagedBytes && !(non_blocking && source.is_pinned())) {
+  const bool pinned = non_blocking && source.is_pinned();
+  if (queue.captured() && (pinned || source.nbytes() > kStagedBytes)) {
+    return capture_host_copy(queue, TensorRef(self, true), TensorRef::of_host(source), source,
+                             pinned);
+  }
+  if (source.nbytes() <= kStagedBytes && !pinned) {
     at::Tensor staged = source.clone();
     TensorRef staged_ref = TensorRef::of_host(staged);
     submit(queue, TensorRef(self, true), std::move(staged_ref), std::move(staged));
@@ -108,6 +132,10 @@ void copy_from_host(const at::Tensor& self, const at::Tensor& source, bool non_b
 
 void copy_to_host(const at::Tensor& self, const at::Tensor& source, bool non_blocking) {
   Queue& queue = current_queue(source.device().index());
+  if (queue.captured()) {
+    return capture_host_copy(queue, TensorRef::of_host(self, true), TensorRef(source), self,
+                             non_blocking && self.is_pinned());
+  }
   if (!non_blocking && source.nbytes() <= kStagedBytes) {
     queue.synchronize();
     at::Tensor host = self;
@@ -172,7 +200,10 @@ at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& destin
 }
 
 c10::Scalar local_scalar_dense(const at::Tensor& self) {
-  current_queue(self.device().index()).synchronize();
+  Queue& queue = current_queue(self.device().index());
+  queue.check_not_captured("aten::_local_scalar_dense (item(), bool(), float() and the like)",
+                           "the host looks at a value that is not computed before the replay");
+  queue.synchronize();
   return at::native::_local_scalar_dense_cpu(TensorRef(self).alias());
 }
 

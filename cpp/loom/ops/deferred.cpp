@@ -283,7 +283,8 @@ bool try_defer(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const std::uint64_t position = queue.submit(
       short_name(op), DeferredCommand(as_outputs ? *plan.out_form : op, std::move(arguments),
                                       std::move(new_results), as_outputs));
-  if (operands.unusual_dtypes() && !accepted().contains(operands.key())) {
+  // In a capture nothing can be waited for: a refusal is then an error of the replay.
+  if (operands.unusual_dtypes() && !queue.captured() && !accepted().contains(operands.key())) {
     queue.synchronize(position);
     accepted().insert(operands.key());
   }

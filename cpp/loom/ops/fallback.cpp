@@ -53,6 +53,11 @@ void obey_fallback_option(const std::string& name) {
   }
 }
 
+constexpr const char* kWhyNotCaptured =
+    "it has no asynchronous kernel and runs on the host, which has to look at its operands; move "
+    "it "
+    "out of the capture";
+
 }  // namespace
 
 void as_fallback(const c10::OperatorHandle& op, c10::function_ref<void()> body) {
@@ -76,6 +81,10 @@ void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (try_defer(op, stack)) return;
   as_fallback(op, [&] {
     CpuArguments arguments(op, *stack);
+    for (const c10::DeviceIndex device : arguments.devices()) {
+      const Queue& queue = current_queue(device);
+      if (queue.captured()) queue.check_not_captured(full_name(op), kWhyNotCaptured);
+    }
     arguments.convert(*stack);
     for (const c10::DeviceIndex device : arguments.devices()) current_queue(device).synchronize();
     DeviceOutputScope outputs(current_queue(arguments.output_device().index()));

@@ -5,6 +5,7 @@
 #include "loom/backend/stream.h"
 #include "loom/base/options.h"
 #include "loom/device/device.h"
+#include "loom/device/queue.h"
 #include "loom/device/thread.h"
 
 #include <ATen/ops/from_blob.h>
@@ -38,7 +39,10 @@ bool memory_is_unified() { return options().memory == MemoryMode::kUnified; }
 
 at::Tensor view_on_host(const at::Tensor& tensor) {
   check(tensor, kDeviceType, "view_on_host");
-  current_queue(tensor.device().index()).synchronize();
+  Queue& queue = current_queue(tensor.device().index());
+  queue.check_not_captured("A view on the host",
+                           "the host looks at values that are not computed before the replay");
+  queue.synchronize();
   return over_same_memory(
       tensor.data_ptr(), tensor, [kept = tensor.detach()](void*) mutable { kept.reset(); },
       c10::kCPU);

@@ -2,6 +2,7 @@
 #include "loom/profiler/activities.h"
 
 #include "loom/backend/stream.h"
+#include "loom/device/command_graph.h"
 #include "loom/device/device.h"
 
 #include <c10/util/Exception.h>
@@ -57,9 +58,10 @@ ActivityType activity_type(const CommandSpan& span) noexcept {
   return ActivityType::CONCURRENT_KERNEL;
 }
 
+// The commands of a graph have rows of their own.
 bool is_work(const CommandSpan& span) noexcept {
   const std::string_view name = span.name;
-  return name != "wait_for" && name != "record_event";
+  return name != "wait_for" && name != "record_event" && name != kReplayName;
 }
 
 ActivityWriter::ActivityWriter(libkineto::CpuTraceBuffer& buffer, std::set<ActivityType> types,

@@ -61,9 +61,9 @@ void launch_from_tensor(const at::Tensor& self, const at::Tensor& p,
                         const OptionalGenerator& generator) {
   AT_DISPATCH_FLOATING_TYPES_AND2(
       at::kBFloat16, at::kHalf, p.scalar_type(), "bernoulli_tensor_cpu_p_", [&] {
-        const PhiloxStream stream =
+        const ReservedWords words =
             reserve(generator, self.device(), self.numel(), Bernoulli::kWords);
-        launch("bernoulli_", Custom{}, fill_from_tensor<T, scalar_t>, out(self), p, stream);
+        launch("bernoulli_", Custom{}, fill_from_tensor<T, scalar_t>, out(self), p, words);
       });
 }
 

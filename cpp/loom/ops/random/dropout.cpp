@@ -72,12 +72,12 @@ void backward_kernel(Grid& grid, const TensorRef& result, const TensorRef& grad,
 void launch_dropout(const at::Tensor& output, const at::Tensor& mask, const at::Tensor& input,
                     double keep, double scale) {
   TORCH_CHECK(0 <= keep && keep <= 1, "bernoulli_ expects p to be in [0, 1], but got p=", keep);
-  const PhiloxStream stream =
+  const ReservedWords words =
       reserve(kDefaultGenerator, input.device(), input.numel(), Bernoulli::kWords);
   AT_DISPATCH_FLOATING_TYPES_AND2(
       at::kHalf, at::kBFloat16, input.scalar_type(), "native_dropout", [&] {
         launch("native_dropout", Custom{}, dropout_kernel<scalar_t>, out(output), out(mask), input,
-               stream, Bernoulli(keep), static_cast<Scale<scalar_t>>(scale));
+               words, Bernoulli(keep), static_cast<Scale<scalar_t>>(scale));
       });
 }
 

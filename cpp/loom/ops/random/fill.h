@@ -93,8 +93,8 @@ void fill(Grid& grid, const TensorRef& self, const PhiloxStream& stream,
 template <class T, class Distribution>
 void launch_fill(const char* name, const at::Tensor& self,
                  const std::optional<at::Generator>& generator, const Distribution& distribution) {
-  const PhiloxStream stream = reserve(generator, self.device(), self.numel(), Distribution::kWords);
-  launch(name, Custom{}, fill<T, Distribution>, out(self), stream, distribution);
+  const ReservedWords words = reserve(generator, self.device(), self.numel(), Distribution::kWords);
+  launch(name, Custom{}, fill<T, Distribution>, out(self), words, distribution);
 }
 
 }  // namespace loom::ops::random

@@ -106,8 +106,8 @@ void with_replacement(at::Tensor& result, const at::Tensor& weights, std::int64_
                       std::optional<at::Generator> generator) {
   AT_DISPATCH_FLOATING_TYPES_AND2(
       at::kHalf, at::kBFloat16, weights.scalar_type(), "multinomial", [&] {
-        const PhiloxStream stream = reserve(generator, result.device(), result.numel(), kDrawWords);
-        launch("multinomial", Custom{}, multinomial_kernel<scalar_t>, out(result), weights, stream);
+        const ReservedWords words = reserve(generator, result.device(), result.numel(), kDrawWords);
+        launch("multinomial", Custom{}, multinomial_kernel<scalar_t>, out(result), weights, words);
       });
 }
 

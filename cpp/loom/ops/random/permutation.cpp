@@ -143,8 +143,8 @@ at::Tensor& randperm_out(std::int64_t n, OptionalGenerator generator, at::Tensor
     if (n == 0) return;
     // Whole tiles of draws, then the choices.
     const std::int64_t draws = ceil_div(n, WordReader<kDrawWords>::kValues) * kTileWords;
-    const PhiloxStream stream = reserve(generator, result.device(), draws + n * kChoiceWords, 1);
-    launch("randperm", Custom{}, permutation_kernel<scalar_t>, out(result), stream);
+    const ReservedWords words = reserve(generator, result.device(), draws + n * kChoiceWords, 1);
+    launch("randperm", Custom{}, permutation_kernel<scalar_t>, out(result), words);
   });
   return result;
 }

@@ -5,6 +5,7 @@
 // program order and a kernel's numbers do not depend on when it runs.
 
 #include "loom/backend/generator.h"
+#include "loom/backend/stream.h"
 #include "loom/ops/random/philox.h"
 
 #include <ATen/core/Generator.h>
@@ -15,15 +16,24 @@ namespace loom::ops::random {
 /// No generator is given: the device's own.
 inline const std::optional<at::Generator> kDefaultGenerator;
 
+/// A range of the sequence as commands carry it: their kernels are lent a PhiloxStream (launch.h).
+struct ReservedWords {
+  PhiloxRange range;
+  [[nodiscard]] PhiloxStream lend() const noexcept {
+    const PhiloxOrigin first = range.first();
+    return {first.seed, first.offset};
+  }
+};
+
 /// Takes the words of `values` values of `words` each, in whole tiles, from `generator` or the
-/// default generator of `device`. Throws: c10::Error when it is no loom generator.
-inline PhiloxStream reserve(const std::optional<at::Generator>& generator, c10::Device device,
-                            std::int64_t values, int words) {
+/// default generator of `device`, for a command that is submitted to its current stream next.
+/// Throws: c10::Error when it is no loom generator.
+inline ReservedWords reserve(const std::optional<at::Generator>& generator, c10::Device device,
+                             std::int64_t values, int words) {
   const std::uint64_t count = static_cast<std::uint64_t>(values) * static_cast<unsigned>(words);
   const std::uint64_t tiles = (count + kTileWords - 1) / kTileWords;
-  const auto [seed, offset] =
-      generator_or_default(generator, device.index()).reserve(tiles * kTileWords);
-  return {seed, offset};
+  return {generator_or_default(generator, device.index())
+              .reserve_for(current_queue(device.index()), tiles * kTileWords)};
 }
 
 }  // namespace loom::ops::random

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Optimisers: whether their steps can be captured in a graph."""
+
+import torch
+
+
+def apply() -> None:
+    """Have optimisers that count their steps on the host refuse a capture, as on CUDA."""
+    # The check compares the accelerator with a list of names; without it the factors of the step
+    # that was captured would silently be those of every replay.
+    original = torch.optim.Optimizer._accelerator_graph_capture_health_check
+
+    def check(self: torch.optim.Optimizer) -> None:
+        if torch.compiler.is_compiling():
+            return
+        original(self)
+        if all(group["capturable"] for group in self.param_groups):
+            return
+        loom = torch.loom  # type: ignore[attr-defined]
+        if loom.is_initialized() and loom.is_current_stream_capturing():
+            raise RuntimeError(
+                f"{type(self).__name__}.step cannot be captured in a graph: it counts its steps on "
+                "the host; make the optimizer with capturable=True"
+            )
+
+    torch.optim.Optimizer._accelerator_graph_capture_health_check = check  # type: ignore[method-assign]
