@@ -29,6 +29,9 @@ constexpr std::int64_t kFewRows = 64;
 // Accumulators that are not the result itself stay within L2.
 constexpr std::int64_t kMaxAccumulators = 512 * 128;
 
+// Bytes of a matrix that a block of a vector's product reads.
+constexpr std::int64_t kVectorBlockBytes = 512 * 1024;
+
 thread_local Scratch t_accumulators, t_turned;
 
 /// One product, or a batch of them: element i is `step` elements behind element i - 1.
@@ -109,8 +112,13 @@ Block block_of(const Problem<T>& p) {
   const double item = static_cast<double>(rows) * static_cast<double>(columns) *
                       static_cast<double>(p.inner()) / speed;
   const double work = item * static_cast<double>(p.batch);
+  if (rows == 1 && p.batch == 1 && p.right.first.column_major()) {
+    // One reads the matrix from memory or a far cache, and once.
+    const std::int64_t bytes = p.inner() * static_cast<std::int64_t>(sizeof(T));
+    return {1, 1, std::max<std::int64_t>(kVectorBlockBytes / bytes, 16)};
+  }
   if (work < 2 * kLeastBlock) return {p.batch, rows, columns};
-  if (p.batch > 1 && (p.batch >= 8 || item < 2 * kLeastBlock)) {
+  if (p.batch > 1 && !p.options.sums_batch && (p.batch >= 8 || item < 2 * kLeastBlock)) {
     const double count = std::min(kBlock / item, work / kLeastBlock);
     const auto items = static_cast<std::int64_t>(std::max(count, 1.0));
     return {std::min(items, (p.batch + 1) / 2), rows, columns};
@@ -118,15 +126,18 @@ Block block_of(const Problem<T>& p) {
   const auto wanted = static_cast<std::int64_t>(
       std::clamp(std::min(work / kLeastBlock, 2 + work / kBlock), 2.0, kMostBlocks));
   // Columns of a panel pack nothing twice; but a left operand that must be packed is, for each.
-  const std::int64_t width = p.left.first.row_major() ? kPanel : 4 * kPanel;
+  const std::int64_t width =
+      p.left.first.row_major() || columns <= 8 * kPanel ? kPanel : 4 * kPanel;
   const std::int64_t across = std::min(wanted, parts(columns, width));
   const std::int64_t down = std::clamp<std::int64_t>(
       wanted / across, 1, std::max<std::int64_t>(rows / kFewestRows, across == 1 ? 2 : 1));
   Block block{1, cut(rows, down, 16), cut(columns, across, kPanel)};
+  if (p.options.sums_batch) block.items = p.batch;
   if (!std::is_same_v<T, float> || !p.result.first.row_major()) {
-    block.columns = std::min(block.columns, std::max(kPanel, kMaxAccumulators / block.rows));
-    if (block.columns < columns) block.columns = std::max(block.columns / kPanel * kPanel, kPanel);
-    block.rows = std::min(block.rows, std::max<std::int64_t>(64, kMaxAccumulators / kPanel));
+    if (p.inner() <= kMaxInner<T>) return block;
+    block.rows = std::min(block.rows, kMaxAccumulators / kPanel);
+    const std::int64_t panels = std::max<std::int64_t>(kMaxAccumulators / block.rows / kPanel, 1);
+    block.columns = std::min(block.columns, panels * kPanel);
   }
   return block;
 }
@@ -155,10 +166,10 @@ void initialise(const MatrixView<const T>& addend, double beta, float* to, std::
   if (beta != 1) sum.mul_(beta);
 }
 
-// Puts the accumulators, which are dense, where the result is.
+// Puts accumulators where the result is.
 template <class T>
 void store(const float* from, const MatrixView<T>& result) {
-  if (!result.row_major() && result.column_major()) {
+  if (!result.row_major()) {
     const MatrixView<T> turned = result.transposed();
     if constexpr (std::is_same_v<T, float>) {
       transpose(result.rows, result.columns, from, result.columns, turned.data, turned.row_stride);
@@ -169,8 +180,12 @@ void store(const float* from, const MatrixView<T>& result) {
     }
     return;
   }
-  const MatrixView<const float> sum{from, result.rows, result.columns, result.columns, 1};
-  alias(result).copy_(alias(sum));
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    for (std::int64_t i = 0; i < result.rows; ++i) {
+      round_to_bfloat16(from + i * result.columns, result.columns,
+                        result.data + i * result.row_stride);
+    }
+  }
 }
 
 void activate(const at::Tensor& result, ProductActivation activation) {
@@ -178,35 +193,97 @@ void activate(const at::Tensor& result, ProductActivation activation) {
   if (activation == ProductActivation::kGelu) at::gelu_(const_cast<at::Tensor&>(result));
 }
 
+/// A block of the result and what it is made of.
 template <class T>
-void run_block(const MatrixView<T>& result, const MatrixView<const T>& addend,
-               const MatrixView<const T>& left, const MatrixView<const T>& right,
-               ProductOptions options) {
-  const bool added = addend.data != nullptr && options.beta != 0;
-  float* to = nullptr;
-  std::int64_t ld = result.row_stride;
-  bool direct = false;
+struct Part {
+  MatrixView<T> result;
+  MatrixView<const T> addend, left, right;
+  double beta;
+  bool continues = false;  ///< the result has a sum in it that this is added to
+
+  [[nodiscard]] bool added() const noexcept { return addend.data != nullptr && beta != 0; }
+  [[nodiscard]] Part cut(std::int64_t row, std::int64_t column, std::int64_t rows,
+                         std::int64_t columns) const {
+    return {result.part(row, column, rows, columns),
+            addend.part(row, column, rows, columns),
+            left.part(row, 0, rows, left.columns),
+            right.part(0, column, right.rows, columns),
+            beta,
+            continues};
+  }
+};
+
+// The result is float32 and row-major: it is summed where it is.
+void run_in_place(const Part<float>& p) {
+  if (p.added()) initialise(p.addend, p.beta, p.result.data, p.result.row_stride);
+  multiply(p.left, p.right, p.result.data, p.result.row_stride, p.added() || p.continues);
+}
+
+// The right operand is packed as a whole: what a few rows sum up to is stored while it is in L1.
+template <class T>
+void run_in_tiles(const Part<T>& whole) {
+  for (std::int64_t column = 0; column < whole.right.columns; column += kMaxColumns) {
+    const std::int64_t columns = std::min(kMaxColumns, whole.right.columns - column);
+    const PackedRight<T> packed(whole.right.part(0, column, whole.right.rows, columns),
+                                whole.left.rows);
+    for (std::int64_t row = 0; row < whole.left.rows; row += kTileRows) {
+      const std::int64_t rows = std::min(kTileRows, whole.left.rows - row);
+      const Part<T> p = whole.cut(row, column, rows, columns);
+      float* to = t_accumulators.get<float>(rows * columns);
+      if (p.added()) initialise(p.addend, p.beta, to, columns);
+      packed.multiply(p.left, to, columns, p.added());
+      store(to, p.result);
+    }
+  }
+}
+
+template <class T>
+void run_in_accumulators(const Part<T>& p) {
+  float* to = t_accumulators.get<float>(p.result.rows * p.result.columns);
+  if (p.added()) initialise(p.addend, p.beta, to, p.result.columns);
+  multiply(p.left, p.right, to, p.result.columns, p.added());
+  store(to, p.result);
+}
+
+// A row times a matrix whose columns are dense: as many inner products as columns.
+template <class T>
+void run_vector(const Part<T>& p) {
+  float* to = t_accumulators.get<float>(2 * p.result.columns);
+  multiply_vector(p.left.data, p.right.transposed(), to);
+  if (p.added()) {
+    float* sum = to + p.result.columns;
+    initialise(p.addend, p.beta, sum, p.result.columns);
+    for (std::int64_t j = 0; j < p.result.columns; ++j) to[j] += sum[j];
+  }
+  MatrixView<T> result = p.result;
+  for (std::int64_t j = 0; j < result.columns; ++j) {
+    result.data[j * result.column_stride] = static_cast<T>(to[j]);
+  }
+}
+
+template <class T>
+void run_part(const Part<T>& p) {
+  if (p.result.rows == 1 && p.right.column_major() && !p.continues) return run_vector(p);
   if constexpr (std::is_same_v<T, float>) {
-    direct = result.row_major();
-    to = result.data;
+    if (p.result.row_major()) return run_in_place(p);
   }
-  if (!direct) {
-    ld = result.columns;
-    to = t_accumulators.get<float>(result.rows * result.columns);
-  }
-  if (added) initialise(addend, options.beta, to, ld);
-  multiply(left, right, to, ld, added);
-  if (!direct) store(to, result);
-  if (options.activation != ProductActivation::kNone) activate(alias(result), options.activation);
+  if (p.left.columns <= kMaxInner<T>) return run_in_tiles(p);
+  run_in_accumulators(p);
+}
+
+// The transposed product's left operand is the right one of this one, and may lie as it should.
+template <class T>
+bool prefers_transposed(const Problem<T>& p) {
+  if (p.rows() == 1 || p.options.sums_batch) return false;
+  if (p.columns() == 1) return true;
+  if (p.right.first.row_major()) return false;
+  if (!p.left.first.row_major()) return true;
+  return p.rows() <= kFewRows && p.columns() >= 2 * p.rows();
 }
 
 template <class T>
 void run(Grid& grid, Problem<T> p) {
-  const bool right_needs_packing = !p.right.first.row_major();
-  const bool left_needs_packing = !p.left.first.row_major();
-  if (right_needs_packing && (left_needs_packing || p.rows() <= kFewRows) &&
-      (left_needs_packing || p.columns() >= 2 * p.rows())) {
-    // The transposed product: its left operand is this one's right one, and lies as it should.
+  if (prefers_transposed(p)) {
     std::swap(p.left, p.right);
     for (auto* side : {&p.left, &p.right, &p.addend}) side->first = side->first.transposed();
     p.result.first = p.result.first.transposed();
@@ -221,10 +298,13 @@ void run(Grid& grid, Problem<T> p) {
     const std::int64_t rows = std::min(block.rows, p.rows() - row);
     const std::int64_t columns = std::min(block.columns, p.columns() - column);
     for (std::int64_t i = first; i < std::min(first + block.items, p.batch); ++i) {
-      run_block(p.result.item(i).part(row, column, rows, columns),
-                p.addend.item(i).part(row, column, rows, columns),
-                p.left.item(i).part(row, 0, rows, p.inner()),
-                p.right.item(i).part(0, column, p.inner(), columns), p.options);
+      const Part<T> whole{p.result.item(i), p.addend.item(i), p.left.item(i),
+                          p.right.item(i),  p.options.beta,   p.options.sums_batch && i > first};
+      const Part<T> part = whole.cut(row, column, rows, columns);
+      run_part(part);
+      if (p.options.activation != ProductActivation::kNone) {
+        activate(alias(part.result), p.options.activation);
+      }
     }
   });
 }
@@ -239,7 +319,9 @@ bool suits(const at::Tensor& result, const at::Tensor& left, const at::Tensor& r
   };
   const auto to = view(result), a = view(left), b = view(right);
   const std::int64_t inner = a.first.columns;
-  if (to.first.rows < 2 || to.first.columns < 2 || inner < 1) return false;
+  if (inner < 1) return false;
+  if (to.first.rows == 1) return a.first.column_stride == 1 && b.first.column_major();
+  if (to.first.columns == 1) return b.first.row_stride == 1 && a.first.row_major();
   if (!to.first.row_major() && !to.first.column_major()) return false;
   if (static_cast<double>(result.numel()) * static_cast<double>(inner) < kLeastProduct)
     return false;

@@ -18,6 +18,9 @@ enum class ProductActivation : std::uint8_t { kNone, kRelu, kGelu };
 struct ProductOptions {
   double beta = 0;  ///< the addend is not read if 0
   ProductActivation activation = ProductActivation::kNone;
+  /// The result of a batch is the sum of its products: its first stride is 0. Requires: float32,
+  /// row-major, no addend.
+  bool sums_batch = false;
 };
 
 /// True if blocked_product() is the way to run it: float32 or bfloat16, layouts that it can pack,

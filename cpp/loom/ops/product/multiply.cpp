@@ -11,6 +11,7 @@
 #endif
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <exception>
 #include <new>
@@ -20,12 +21,6 @@ namespace {
 
 using c10::BFloat16;
 
-// Rows of a call of the block kernel.
-constexpr std::int64_t kTileRows = 64;
-// Inner elements that are packed at once: a panel of float32 is 256 KiB then, a part of L2.
-constexpr std::int64_t kMaxInner = 1024;
-// Columns that are packed at once.
-constexpr std::int64_t kMaxColumns = 256;
 // The right operand is used where it is while its rows are close enough to share pages...
 constexpr std::int64_t kDirectInner = 512;
 constexpr std::int64_t kDirectStride = 512;
@@ -69,39 +64,17 @@ void pack_panel(const MatrixView<const BFloat16>& from, BFloat16* to) {
   }
 }
 
-/// A range of the right operand's columns, as the block kernel reads them: panels, or as they are.
-template <class T>
-struct RightPart {
-  const T* data;
-  std::int64_t panel_step, ld;
-};
-
-template <class T>
-RightPart<T> prepare_right(const MatrixView<const T>& right, std::int64_t left_rows) {
-  if constexpr (std::is_same_v<T, float>) {
-    const bool near = right.row_stride <= kDirectStride && right.rows <= kDirectInner;
-    if (right.row_major() && (near || left_rows <= kDirectRows)) {
-      return {right.data, kPanel, right.row_stride};
-    }
-  }
-  const std::int64_t panels = (right.columns + kPanel - 1) / kPanel;
-  T* packed = t_right.get<T>(panels * kPanel * right.rows);
-  for (std::int64_t j = 0; j < right.columns; j += kPanel) {
-    const std::int64_t width = std::min(kPanel, right.columns - j);
-    pack_panel(right.part(0, j, right.rows, width), packed + j * right.rows);
-  }
-  return {packed, kPanel * right.rows, kPanel};
-}
-
 // Rows of the left operand with their elements side by side.
 template <class T>
 std::pair<const T*, std::int64_t> prepare_left(const MatrixView<const T>& left) {
   if (left.row_major()) return {left.data, left.row_stride};
-  T* packed = t_left.get<T>(kTileRows * left.columns);
+  // A cache line more, so that the rows do not all begin in the same set of the cache.
+  const std::int64_t ld = left.columns + 64 / static_cast<std::int64_t>(sizeof(T));
+  T* packed = t_left.get<T>(kTileRows * ld);
   using Bits = std::conditional_t<sizeof(T) == 2, std::uint16_t, float>;
   transpose(left.columns, left.rows, reinterpret_cast<const Bits*>(left.data), left.column_stride,
-            reinterpret_cast<Bits*>(packed), left.columns);
-  return {packed, left.columns};
+            reinterpret_cast<Bits*>(packed), ld);
+  return {packed, ld};
 }
 
 // brgemm's bfloat16 panels need more of the processor and of libtorch than its float32 ones: tried.
@@ -182,26 +155,52 @@ template void transpose(std::int64_t, std::int64_t, const std::uint16_t*, std::i
                         std::uint16_t*, std::int64_t);
 
 template <class T>
+PackedRight<T>::PackedRight(const MatrixView<const T>& right, std::int64_t left_rows)
+    : data_(right.data), columns_(right.columns), panel_step_(kPanel), ld_(right.row_stride) {
+  if constexpr (std::is_same_v<T, float>) {
+    const bool near = right.row_stride <= kDirectStride && right.rows <= kDirectInner;
+    if (right.row_major() && (near || left_rows <= kDirectRows)) return;
+  }
+  const std::int64_t panels = (right.columns + kPanel - 1) / kPanel;
+  T* packed = t_right.get<T>(panels * kPanel * right.rows);
+  for (std::int64_t j = 0; j < right.columns; j += kPanel) {
+    const std::int64_t width = std::min(kPanel, right.columns - j);
+    pack_panel(right.part(0, j, right.rows, width), packed + j * right.rows);
+  }
+  data_ = packed;
+  panel_step_ = kPanel * right.rows;
+  ld_ = kPanel;
+}
+
+template <class T>
+void PackedRight<T>::multiply(const MatrixView<const T>& left, float* to, std::int64_t ld,
+                              bool add) const {
+  const auto [rows, rows_ld] = prepare_left(left);
+  for (std::int64_t j = 0; j < columns_; j += kPanel) {
+    at::native::cpublas::brgemm(left.rows, std::min(kPanel, columns_ - j), left.columns, rows_ld,
+                                ld_, ld, add, rows, data_ + j / kPanel * panel_step_, to + j,
+                                !std::is_same_v<T, float>);
+  }
+}
+
+template class PackedRight<float>;
+template class PackedRight<BFloat16>;
+
+template <class T>
 void multiply(const MatrixView<const T>& left, const MatrixView<const T>& right, float* to,
               std::int64_t ld, bool add) {
   const std::int64_t inner = left.columns;
   // Parts of about the same length, of whole vectors.
-  const std::int64_t chunks = (inner + kMaxInner - 1) / kMaxInner;
-  const std::int64_t chunk = ((inner + chunks - 1) / chunks + 15) / 16 * 16;
+  const std::int64_t chunks = (inner + kMaxInner<T> - 1) / kMaxInner<T>;
+  const std::int64_t chunk = ((inner + chunks - 1) / chunks + 31) / 32 * 32;
   for (std::int64_t column = 0; column < right.columns; column += kMaxColumns) {
     const std::int64_t columns = std::min(kMaxColumns, right.columns - column);
     for (std::int64_t k = 0; k < inner; k += chunk) {
       const std::int64_t depth = std::min(chunk, inner - k);
-      const auto prepared = prepare_right(right.part(k, column, depth, columns), left.rows);
+      const PackedRight<T> packed(right.part(k, column, depth, columns), left.rows);
       for (std::int64_t row = 0; row < left.rows; row += kTileRows) {
-        const std::int64_t rows = std::min(kTileRows, left.rows - row);
-        const auto [tile, tile_ld] = prepare_left(left.part(row, k, rows, depth));
-        for (std::int64_t j = 0; j < columns; j += kPanel) {
-          at::native::cpublas::brgemm(rows, std::min(kPanel, columns - j), depth, tile_ld,
-                                      prepared.ld, ld, add || k > 0, tile,
-                                      prepared.data + j / kPanel * prepared.panel_step,
-                                      to + row * ld + column + j, !std::is_same_v<T, float>);
-        }
+        packed.multiply(left.part(row, k, std::min(kTileRows, left.rows - row), depth),
+                        to + row * ld + column, ld, add || k > 0);
       }
     }
   }
@@ -211,5 +210,15 @@ template void multiply(const MatrixView<const float>&, const MatrixView<const fl
                        std::int64_t, bool);
 template void multiply(const MatrixView<const BFloat16>&, const MatrixView<const BFloat16>&, float*,
                        std::int64_t, bool);
+
+LOOM_ISA_CLONES void round_to_bfloat16(const float* from, std::int64_t count, BFloat16* to) {
+  auto* bits = reinterpret_cast<std::uint16_t*>(to);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto value = std::bit_cast<std::uint32_t>(from[i]);
+    const std::uint32_t even = (value + 0x7FFF + (value >> 16 & 1)) >> 16;
+    const bool nan = (value & 0x7FFF'FFFF) > 0x7F80'0000;
+    bits[i] = static_cast<std::uint16_t>(nan ? 0x7FC0 : even);
+  }
+}
 
 }  // namespace loom::ops

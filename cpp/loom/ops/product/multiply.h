@@ -80,6 +80,34 @@ template <class T>
 void multiply(const MatrixView<const T>& left, const MatrixView<const T>& right, float* to,
               std::int64_t ld, bool add);
 
+/// Inner elements and columns that a PackedRight may have, and rows that suit it.
+template <class T>
+inline constexpr std::int64_t kMaxInner = 1024 * sizeof(float) / sizeof(T);
+inline constexpr std::int64_t kMaxColumns = 256;
+inline constexpr std::int64_t kTileRows = 64;
+
+/// The right operand of several products in a row. Only the last one made on a thread is valid.
+template <class T>
+class PackedRight {
+ public:
+  /// `left_rows`: how many rows it will meet in all. Requires: at most kMaxInner<T> rows and
+  /// kMaxColumns columns; as for multiply().
+  PackedRight(const MatrixView<const T>& right, std::int64_t left_rows);
+  /// As multiply(). Requires: at most kTileRows rows.
+  void multiply(const MatrixView<const T>& left, float* to, std::int64_t ld, bool add) const;
+
+ private:
+  const T* data_;
+  std::int64_t columns_, panel_step_, ld_;
+};
+
+/// to[j] = from[i][j] rounded to bfloat16, for `count` elements.
+void round_to_bfloat16(const float* from, std::int64_t count, c10::BFloat16* to);
+
+/// to[i] = vector x row i of `matrix` (row-major), for the rows of `matrix`.
+template <class T>
+void multiply_vector(const T* vector, const MatrixView<const T>& matrix, float* to);
+
 /// to[j][i] = from[i][j]; `from` has `rows` rows. T is 16 or 32 bits wide.
 template <class T>
 void transpose(std::int64_t rows, std::int64_t columns, const T* from, std::int64_t from_ld, T* to,
