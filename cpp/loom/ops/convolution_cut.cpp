@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/convolution_cut.h"
 
-#include <cmath>
+#include <bit>
 
 namespace loom::ops {
 namespace {
@@ -12,7 +12,7 @@ constexpr double kFlopPairCost = 0.1;
 constexpr double kReorderCost = 2;
 // Setting up a primitive and its memory takes up to 100 us: a block should be worth several times
 // that, and a block below the second figure is not worth handing to another core.
-constexpr double kBlockCost = 3'000'000;
+constexpr double kBlockCost = 6'000'000;
 constexpr double kLeastBlockCost = 500'000;
 // What the blocks but the first do again should be less than this part of the work.
 constexpr double kMostAgain = 0.1;
@@ -35,8 +35,10 @@ double work(const at::Tensor& output, const at::Tensor& input, const at::Tensor&
 std::int64_t count_blocks(double cost, double again, std::int64_t most) {
   if (cost < 2 * kLeastBlockCost) return 1;
   const double wanted = std::min(std::max(cost / kBlockCost, 2.0), 1 + kMostAgain * cost / again);
-  return std::clamp<std::int64_t>(static_cast<std::int64_t>(wanted), 1,
-                                  std::max<std::int64_t>(most, 1));
+  const auto count = std::clamp<std::int64_t>(static_cast<std::int64_t>(wanted), 1,
+                                              std::max<std::int64_t>(most, 1));
+  // A power of two, as the number of cores mostly is: blocks are few, and an odd one costs.
+  return static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(count)));
 }
 
 ConvolutionCut cut(std::int64_t batch, std::int64_t samples, std::int64_t channels,

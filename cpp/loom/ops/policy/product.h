@@ -82,7 +82,7 @@ struct Product {
                      const at::Tensor& addend, const at::Tensor& left, const at::Tensor& right,
                      const at::Scalar& beta, const at::Scalar& alpha, Activation... use_gelu) {
     check_addend(outputs[0], addend);
-    if (alpha.equal(1) && suits_addend(outputs[0], addend) &&
+    if (alpha.equal(1) && !beta.isComplex() && suits_addend(outputs[0], addend) &&
         suits_blocked_product(outputs[0], left, right)) {
       ProductOptions options{.beta = beta.toDouble()};
       if constexpr (sizeof...(Activation) != 0) {

@@ -32,7 +32,11 @@ constexpr std::int64_t kMaxAccumulators = 512 * 128;
 // Bytes of a matrix that a block of a vector's product reads.
 constexpr std::int64_t kVectorBlockBytes = 512 * 1024;
 
-thread_local Scratch t_accumulators, t_turned;
+// A left operand of up to so many elements is transposed once, in pieces of so many inner ones.
+constexpr std::int64_t kMaxTurned = 4 << 20;
+constexpr std::int64_t kTurnedAtOnce = 128;
+
+thread_local Scratch t_accumulators, t_turned, t_left_of_all;
 
 /// One product, or a batch of them: element i is `step` elements behind element i - 1.
 template <class T>
@@ -118,16 +122,21 @@ Block block_of(const Problem<T>& p) {
     return {1, 1, std::max<std::int64_t>(kVectorBlockBytes / bytes, 16)};
   }
   if (work < 2 * kLeastBlock) return {p.batch, rows, columns};
-  if (p.batch > 1 && !p.options.sums_batch && (p.batch >= 8 || item < 2 * kLeastBlock)) {
+  if (p.batch > 1 && !p.options.sums_batch &&
+      (item < 2 * kLeastBlock || (p.batch >= 8 && item <= 4 * kBlock))) {
     const double count = std::min(kBlock / item, work / kLeastBlock);
     const auto items = static_cast<std::int64_t>(std::max(count, 1.0));
     return {std::min(items, (p.batch + 1) / 2), rows, columns};
   }
+  // Per item: two at least where there are few items.
+  const double few = p.batch >= 8 && !p.options.sums_batch ? 1 : 2;
+  const double share = p.options.sums_batch ? work : item;
   const auto wanted = static_cast<std::int64_t>(
-      std::clamp(std::min(work / kLeastBlock, 2 + work / kBlock), 2.0, kMostBlocks));
-  // Columns of a panel pack nothing twice; but a left operand that must be packed is, for each.
-  const std::int64_t width =
-      p.left.first.row_major() || columns <= 8 * kPanel ? kPanel : 4 * kPanel;
+      std::clamp(std::min(share / kLeastBlock, few + share / kBlock), 1.0, kMostBlocks));
+  // Columns of a panel pack nothing twice. But each block of columns packs a left operand that lies
+  // the wrong way again, or reads one of many rows from a far cache again.
+  const bool wide = !p.left.first.row_major() || (!std::is_same_v<T, float> && rows >= 1024);
+  const std::int64_t width = wide && columns > 8 * kPanel ? kMaxColumns : kPanel;
   const std::int64_t across = std::min(wanted, parts(columns, width));
   const std::int64_t down = std::clamp<std::int64_t>(
       wanted / across, 1, std::max<std::int64_t>(rows / kFewestRows, across == 1 ? 2 : 1));
@@ -281,6 +290,24 @@ bool prefers_transposed(const Problem<T>& p) {
   return p.rows() <= kFewRows && p.columns() >= 2 * p.rows();
 }
 
+// Transposes a left operand that lies the wrong way, for all blocks.
+template <class T>
+void turn_left(Grid& grid, Problem<T>& p) {
+  const MatrixView<const T> from = p.left.first;
+  // A cache line more, so that the rows do not all begin in the same set of the cache.
+  const std::int64_t ld = from.columns + 64 / static_cast<std::int64_t>(sizeof(T));
+  if (from.rows * ld > kMaxTurned) return;
+  using Bits = std::conditional_t<sizeof(T) == 2, std::uint16_t, float>;
+  T* to = t_left_of_all.get<T>(from.rows * ld);
+  grid.run(parts(from.columns, kTurnedAtOnce), [&](std::int64_t index) {
+    const std::int64_t column = index * kTurnedAtOnce;
+    transpose(std::min(kTurnedAtOnce, from.columns - column), from.rows,
+              reinterpret_cast<const Bits*>(from.data + column * from.column_stride),
+              from.column_stride, reinterpret_cast<Bits*>(to + column), ld);
+  });
+  p.left.first = {to, from.rows, from.columns, ld, 1};
+}
+
 template <class T>
 void run(Grid& grid, Problem<T> p) {
   if (prefers_transposed(p)) {
@@ -288,6 +315,7 @@ void run(Grid& grid, Problem<T> p) {
     for (auto* side : {&p.left, &p.right, &p.addend}) side->first = side->first.transposed();
     p.result.first = p.result.first.transposed();
   }
+  if (p.batch == 1 && !p.left.first.row_major() && p.columns() > kMaxColumns) turn_left(grid, p);
   const Block block = block_of(p);
   const std::int64_t down = parts(p.rows(), block.rows);
   const std::int64_t across = parts(p.columns(), block.columns);

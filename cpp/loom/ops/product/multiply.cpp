@@ -25,7 +25,7 @@ using c10::BFloat16;
 constexpr std::int64_t kDirectInner = 512;
 constexpr std::int64_t kDirectStride = 512;
 // ... or if there are too few rows to make up for packing it.
-constexpr std::int64_t kDirectRows = 48;
+constexpr std::int64_t kDirectRows = kTileRows;
 
 constexpr std::size_t kAlignment = 64;
 
