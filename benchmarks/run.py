@@ -8,7 +8,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-NAMES = ("launch", "copies", "host_neutrality", "products", "cross_entropy", "channels_last")
+NAMES = (
+    "launch",
+    "copies",
+    "host_neutrality",
+    "products",
+    "shapes",
+    "cross_entropy",
+    "channels_last",
+)
 
 
 def main() -> int:

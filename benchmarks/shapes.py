@@ -99,17 +99,8 @@ def main() -> None:
     parser.add_argument("only", nargs="?", default="", help="only kinds that contain this")
     given = parser.parse_args()
     describe("products and convolutions (cpu / loom: more than 1 is faster than cpu)")
-    header = [
-        "operation",
-        "dtype",
-        "sizes",
-        "cpu, one",
-        "loom",
-        "ratio",
-        "cpu, 20",
-        "loom",
-        "ratio",
-    ]
+    header = ["operation", "dtype", "sizes", "one: cpu", "loom", "ratio"]
+    header += ["queued: cpu", "loom", "ratio"]
     table(header, [row(case) for case in cases(given.only)])
 
 

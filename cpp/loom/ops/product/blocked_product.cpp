@@ -334,6 +334,7 @@ void run(Grid& grid, Problem<T> p) {
         activate(alias(part.result), p.options.activation);
       }
     }
+    if constexpr (std::is_same_v<T, BFloat16>) release_matrix_unit();
   });
 }
 

@@ -211,6 +211,8 @@ template void multiply(const MatrixView<const float>&, const MatrixView<const fl
 template void multiply(const MatrixView<const BFloat16>&, const MatrixView<const BFloat16>&, float*,
                        std::int64_t, bool);
 
+void release_matrix_unit() { at::native::cpublas::brgemm_release(); }
+
 LOOM_ISA_CLONES void round_to_bfloat16(const float* from, std::int64_t count, BFloat16* to) {
   auto* bits = reinterpret_cast<std::uint16_t*>(to);
   for (std::int64_t i = 0; i < count; ++i) {

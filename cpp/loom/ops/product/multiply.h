@@ -101,7 +101,11 @@ class PackedRight {
   std::int64_t columns_, panel_step_, ld_;
 };
 
-/// to[j] = from[i][j] rounded to bfloat16, for `count` elements.
+/// To be called after the last product of bfloat16 in a row: the block kernel may have set up the
+/// core's matrix unit (AMX), which other kernels of this thread set up in their own way.
+void release_matrix_unit();
+
+/// to[j] = from[j] rounded to bfloat16, for `count` elements.
 void round_to_bfloat16(const float* from, std::int64_t count, c10::BFloat16* to);
 
 /// to[i] = vector x row i of `matrix` (row-major), for the rows of `matrix`.
