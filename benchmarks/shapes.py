@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Products and convolutions of the shapes that models have, on loom against stock cpu.
 
-`one` is a single call waited for; `20` is the time of one of twenty that are queued.
+`one` is a single call waited for; `queued` is the time of one of twenty products, or three
+convolutions, that are queued and waited for together.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from measure import describe, duration, interleaved, seconds_per_call, table
 
 F = torch.nn.functional
 SECONDS = 0.02
-QUEUED = 20
+QUEUED = {"product": 20, "convolution": 3}
 
 Work = Callable[[], object]
 # Kind, dtype and sizes: rows, columns, inner (and batch) of a product; batch, channels before and
@@ -82,7 +83,7 @@ def row(case: Case) -> list[str]:
     work = {device: make(kind, dtype, sizes, device) for device in ("cpu", "loom")}
     finish: dict[str, Work] = {"cpu": lambda: None, "loom": torch.loom.synchronize}
     cells = [kind, str(dtype).removeprefix("torch."), "x".join(map(str, sizes))]
-    for batch in (1, QUEUED):
+    for batch in (1, QUEUED[make.__name__]):
         times = interleaved(
             {
                 device: lambda d=device, n=batch: seconds_per_call(work[d], finish[d], n, SECONDS)
