@@ -31,6 +31,7 @@ PARTS = (
     "allocation",
     "host_neutrality",
     "products",
+    "shapes",
     "cross_entropy",
     "channels_last",
 )

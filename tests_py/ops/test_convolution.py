@@ -24,6 +24,12 @@ KINDS = {
     "one sample": (F.conv2d, {"padding": 1}, (1, 64, 40, 40), (96, 64, 3, 3), 96),
     "no batch": (F.conv2d, {}, (8, 20, 20), (4, 8, 3, 3), 4),
     "1x1": (F.conv2d, {}, (8, 32, 16, 16), (64, 32, 1, 1), 64),
+    "1x1, one sample": (F.conv2d, {}, (1, 64, 40, 40), (96, 64, 1, 1), 96),
+    "1x1, few channels": (F.conv2d, {}, (3, 1, 9, 9), (1, 1, 1, 1), 1),
+    "1x1, 1d": (F.conv1d, {}, (4, 32, 50), (48, 32, 1), 48),
+    "1x1, 3d": (F.conv3d, {}, (2, 16, 4, 5, 6), (24, 16, 1, 1, 1), None),
+    "many samples": (F.conv2d, {"padding": 1}, (32, 32, 16, 16), (48, 32, 3, 3), 48),
+    "many weights": (F.conv2d, {"padding": 1}, (8, 256, 3, 3), (288, 256, 3, 3), 288),
     "3d": (F.conv3d, {"padding": 1}, (2, 4, 8, 8, 8), (6, 4, 3, 3, 3), 6),
     "transposed 1d": (F.conv_transpose1d, {"stride": 2}, (3, 4, 10), (4, 5, 3), 5),
     "transposed 2d": (
@@ -34,6 +40,13 @@ KINDS = {
         8,
     ),
     "transposed, one sample": (F.conv_transpose2d, {}, (1, 64, 24, 24), (64, 80, 3, 3), 80),
+    "transposed many weights": (
+        F.conv_transpose2d,
+        {"stride": 2},
+        (8, 256, 3, 3),
+        (256, 288, 2, 2),
+        288,
+    ),
     "transposed grouped": (F.conv_transpose2d, {"groups": 2}, (3, 4, 9, 9), (4, 3, 3, 3), 6),
     "transposed 3d": (F.conv_transpose3d, {}, (2, 3, 5, 5, 5), (3, 4, 2, 2, 2), 4),
 }
@@ -60,7 +73,22 @@ def test_gradients(name):
     gradients_agree(function, *tensors)
 
 
-@pytest.mark.parametrize("name", ["2d", "2d strided", "one sample", "transposed 2d", "depthwise"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "2d",
+        "2d strided",
+        "one sample",
+        "1x1",
+        "1x1, one sample",
+        "1x1, few channels",
+        "many samples",
+        "many weights",
+        "transposed 2d",
+        "transposed many weights",
+        "depthwise",
+    ],
+)
 @pytest.mark.parametrize("which", [0, 1, 2])
 def test_channels_last(name, which):
     function, tensors = operands(name)
@@ -92,6 +120,7 @@ def test_bfloat16():
 
 
 def test_an_empty_batch():
+    gradients_agree(lambda x, w: F.conv2d(x, w), numbers(0, 3, 9, 9), numbers(5, 3, 1, 1))
     agrees(lambda x, w: F.conv2d(x, w), numbers(0, 3, 9, 9), numbers(5, 3, 3, 3))
     gradients_agree(lambda x, w: F.conv2d(x, w), numbers(0, 3, 9, 9), numbers(5, 3, 3, 3))
 

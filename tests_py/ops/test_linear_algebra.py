@@ -53,6 +53,91 @@ def test_dtypes(dtype):
     agrees(torch.dot, a[0], b[1])
 
 
+def laid_out(matrix, transposed):
+    return matrix.mT.contiguous().mT if transposed else matrix
+
+
+# Rows, inner, columns: one block and several, tails, more inner elements than are packed at once,
+# few rows, and vectors.
+BLOCKS = [
+    (33, 70, 46),
+    (130, 2300, 200),
+    (700, 96, 130),
+    (2100, 64, 66),
+    (20, 64, 300),
+    (48, 600, 900),
+    (400, 520, 640),
+    (1, 300, 2200),
+    (200, 300, 1),
+    (1, 50, 1),
+]
+
+
+@pytest.mark.parametrize("size", BLOCKS, ids=str)
+@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.parametrize("right", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_blocks_and_packing(size, left, right, dtype):
+    rows, inner, columns = size
+    a = laid_out(numbers(rows, inner, dtype=dtype, seed=4), left)
+    b = laid_out(numbers(inner, columns, dtype=dtype, seed=5), right)
+    c = numbers(rows, columns, dtype=dtype)
+    agrees(torch.mm, a, b)
+    agrees(torch.addmm, c[0].clone(), a, b)
+    agrees(lambda c, a, b: c.addmm_(a, b), c.clone(), a, b)
+    agrees(lambda c, a, b: c.addmm_(a, b, beta=0.5), laid_out(c, True), a, b)
+    agrees(lambda c, a, b: torch._addmm_activation(c, a, b), c[0].clone(), a, b)
+    agrees(lambda c, a, b: torch._addmm_activation(c, a, b, use_gelu=True), c[0].clone(), a, b)
+    agrees(lambda a, b, o: torch.mm(a, b, out=o), a, b, laid_out(c, True))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("batch", [2, 9])
+def test_batches_in_blocks(batch, dtype):
+    a, b = numbers(batch, 130, 100, dtype=dtype), numbers(batch, 100, 150, dtype=dtype)
+    for left in (False, True):
+        for right in (False, True):
+            agrees(torch.bmm, laid_out(a, left), laid_out(b, right))
+    agrees(torch.bmm, a[:1].expand(batch, -1, -1), b)
+    agrees(torch.baddbmm, numbers(batch, 1, 150, dtype=dtype), a, b)
+    agrees(torch.baddbmm, numbers(130, 1, dtype=dtype), a, b)
+
+
+def test_bfloat16_is_rounded_once():
+    generator = torch.Generator().manual_seed(6)
+    a, b = (torch.randint(-9, 9, (90, 90), generator=generator).bfloat16() for _ in range(2))
+    exact = (a.double() @ b.double()).bfloat16()
+    for right in (b, laid_out(b, True)):
+        assert torch.equal(torch.mm(a.to("loom"), right.to("loom")).cpu(), exact)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_infinities_and_nans(dtype):
+    a, b = numbers(70, 80, dtype=dtype), numbers(80, 90, dtype=dtype)
+    a[3, 5], a[4, 6], a[5, 7], a[5, 8] = torch.nan, torch.inf, torch.inf, -torch.inf
+    b[5:9] = 1
+    agrees(torch.mm, a, b)
+    agrees(
+        lambda c, a, b: torch.addmm(c, a, b, beta=0), torch.full((90,), torch.nan).to(dtype), a, b
+    )
+
+
+def test_products_do_not_depend_on_the_number_of_cores(check):
+    program = """
+        import torch, torch_loom
+        torch.manual_seed(0)
+        for dtype in (torch.float32, torch.bfloat16):
+            for m, k, n in ((300, 500, 400), (16, 512, 900), (1, 1000, 3000), (1500, 64, 64)):
+                a = torch.randn(m, k).to(dtype).to("loom")
+                w = torch.randn(n, k).to(dtype).to("loom")
+                print(torch.mm(a, w.t()).double().sum().item().hex(),
+                      (a.t() @ a).double().sum().item().hex())
+        x, w = torch.randn(8, 64, 20, 20).to("loom"), torch.randn(96, 64, 1, 1).to("loom")
+        print(torch.nn.functional.conv2d(x, w).double().sum().item().hex())
+    """
+    assert check(program, LOOM_THREADS="1").out == check(program, LOOM_THREADS="2").out
+
+
 def test_layouts_and_views():
     a, b = numbers(300, 400), numbers(400, 350)
     agrees(lambda a, b: a.t() @ b, a.t().contiguous(), b)

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Convolutions of every kind, cut along the batch, or along the output's channels where there is
-// no batch. Gradients of the parameters are summed over parts of the batch in their order.
+// Convolutions of every kind, cut along the batch or along channels. Those with one weight a pair
+// of channels are matrix products. Gradients of the parameters are summed over parts of the batch
+// in their order.
+#include "loom/ops/convolution_cut.h"
+#include "loom/ops/convolution_product.h"
+#include "loom/ops/device_output_scope.h"
 #include "loom/ops/empty.h"
 #include "loom/ops/launch.h"
 
@@ -14,18 +18,10 @@
 #include <torch/library.h>
 
 #include <algorithm>
-#include <cmath>
+#include <array>
 
 namespace loom::ops {
 namespace {
-
-// One multiply-add, in the unit of Pointwise's cost.
-constexpr double kFlopPairCost = 0.1;
-// A block reorders weights and sets up a primitive: it should be worth some 100 us.
-constexpr double kBlockCost = 300'000;
-constexpr std::int64_t kFewestChannels = 16;
-// Each part of a parameter's gradient is as large as the parameter.
-constexpr std::int64_t kMaxGradientParts = 8;
 
 /// What the arguments of a convolution have in common in both directions.
 struct Parameters {
@@ -66,37 +62,26 @@ void check_same_type(const at::Tensor& input, const at::Tensor& weight,
               bias && bias->defined() ? bias->toString() : "", ") should be the same");
 }
 
-double item_cost(const at::Tensor& output, const at::Tensor& input, const at::Tensor& weight,
-                 bool transposed) {
-  // Every element of the side that has the weight's first channels meets one filter.
-  const at::Tensor& side = transposed ? input : output;
-  const double elements = static_cast<double>(side.numel()) /
-                          static_cast<double>(std::max<std::int64_t>(side.size(0), 1));
-  return kFlopPairCost * elements * static_cast<double>(weight.numel()) /
-         static_cast<double>(std::max<std::int64_t>(weight.size(0), 1));
-}
-
-std::int64_t items_of_block(std::int64_t items, double cost) {
-  const double wanted = std::ceil(kBlockCost / std::max(cost, 1.0));
-  return static_cast<std::int64_t>(
-      std::clamp(wanted, 1.0, static_cast<double>(std::max<std::int64_t>(items, 1))));
-}
-
 // Operands: output, input, weight, bias.
-Along cut_forward(const at::Tensor& output, const at::Tensor& input, const at::Tensor& weight,
-                  const Parameters& p) {
+Along along(const ConvolutionCut& cut, bool transposed) {
   constexpr std::int8_t kWhole = SlicePlan::kWhole;
-  const double cost = item_cost(output, input, weight, p.transposed);
-  const std::int64_t batch = output.size(0);
-  if (batch > 1) {
-    return {.dims = {0, 0, kWhole, kWhole}, .block = items_of_block(batch, cost)};
+  if (!cut.channels) return {.dims = {0, 0, kWhole, kWhole}, .block = cut.block};
+  const auto filters = static_cast<std::int8_t>(transposed ? 1 : 0);
+  return {.dims = {1, kWhole, filters, 0}, .block = cut.block};
+}
+
+// Runs on a core. In channels_last the kernel's result is made where it belongs: oneDNN writes what
+// it allocates first.
+void convolve_to(const at::Tensor& to, const at::Tensor& input, const at::Tensor& weight,
+                 const at::Tensor& bias, const Parameters& p) {
+  const bool channels_last = at::native::mkldnn_conv_use_channels_last(input, weight) &&
+                             to.is_contiguous(to.suggest_memory_format());
+  PlacedAllocation placed(channels_last ? to.mutable_data_ptr() : nullptr,
+                          channels_last ? to.nbytes() : 0);
+  const at::Tensor made = convolve(input, weight, bias, p);
+  if (made.const_data_ptr() != to.const_data_ptr() || made.strides() != to.strides()) {
+    to.copy_(made);
   }
-  if (p.groups != 1 || cost < 2 * kBlockCost) return {.dims = {kWhole, kWhole, kWhole, kWhole}};
-  const std::int64_t channels = output.size(1);
-  const std::int64_t block =
-      items_of_block(channels, cost / static_cast<double>(std::max<std::int64_t>(channels, 1)));
-  const auto filters = static_cast<std::int8_t>(p.transposed ? 1 : 0);
-  return {.dims = {1, kWhole, filters, 0}, .block = std::max(block, kFewestChannels)};
 }
 
 at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight,
@@ -111,12 +96,13 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight,
           : at::native::conv_output_size(input.sizes(), weight.sizes(), padding, stride, dilation);
   at::Tensor output = empty_result(sizes, input, weight);
   if (output.numel() == 0) return output;
+  if (!transposed && groups == 1 && is_plain(stride, padding) &&
+      convolve_as_product(output, input, weight, bias.value_or(at::Tensor()))) {
+    return output;
+  }
   const Parameters p = parameters(stride, padding, dilation, transposed, output_padding, groups);
-  const auto kernel = [](const at::Tensor& to, const at::Tensor& in, const at::Tensor& filters,
-                         const at::Tensor& added,
-                         const Parameters& all) { to.copy_(convolve(in, filters, added, all)); };
-  launch("convolution", cut_forward(output, input, weight, p), kernel, out(output), input, weight,
-         bias, p);
+  const ConvolutionCut cut = cut_forward(output, input, weight, transposed, groups);
+  launch("convolution", along(cut, transposed), convolve_to, out(output), input, weight, bias, p);
   return output;
 }
 
@@ -124,27 +110,6 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight,
 struct Gradients {
   at::Tensor input, weight, bias;
 };
-
-/// How a backward is cut: `block` samples each, of `batch`.
-struct BatchCut {
-  std::int64_t batch, block;
-
-  [[nodiscard]] std::int64_t count() const noexcept { return (batch + block - 1) / block; }
-  [[nodiscard]] at::Tensor part(const TensorRef& whole, std::int64_t index) const {
-    const std::int64_t begin = index * block;
-    return whole.alias_slice(0, begin, std::min(block, batch - begin));
-  }
-};
-
-BatchCut cut_backward(const at::Tensor& grad, const at::Tensor& input, const at::Tensor& weight,
-                      bool transposed, bool with_parameters) {
-  const std::int64_t batch = std::max<std::int64_t>(grad.size(0), 1);
-  std::int64_t block = items_of_block(batch, 2 * item_cost(grad, input, weight, transposed));
-  if (with_parameters) {
-    block = std::max(block, (batch + kMaxGradientParts - 1) / kMaxGradientParts);
-  }
-  return {batch, block};
-}
 
 /// Parts of a parameter's gradient, one for each block of the batch.
 class GradientParts {
@@ -168,26 +133,59 @@ class GradientParts {
   at::Tensor gradient_, parts_;
 };
 
-// Runs on the worker.
-void backward(Grid& grid, const TensorRef& input_gradient, const TensorRef& weight_gradient,
-              const TensorRef& bias_gradient, const TensorRef& grad, const TensorRef& input,
-              const TensorRef& weight, const Parameters& p, BatchCut cut) {
+using GradientTuple = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+
+GradientTuple backward_of(const at::Tensor& grad, const at::Tensor& input, const at::Tensor& weight,
+                          const Parameters& p, std::array<bool, 3> mask) {
+  const at::DimVector bias_sizes{grad.size(1)};
+  return at::convolution_backward(
+      grad, input, weight, mask[2] ? at::OptionalIntArrayRef(bias_sizes) : std::nullopt, p.stride,
+      p.padding, p.dilation, p.transposed, p.output_padding, p.groups, mask);
+}
+
+// Every block has some samples: the parameters' gradients are sums over blocks.
+void backward_by_batch(Grid& grid, const TensorRef& input_gradient,
+                       const TensorRef& weight_gradient, const TensorRef& bias_gradient,
+                       const TensorRef& grad, const TensorRef& input, const TensorRef& weight,
+                       const Parameters& p, ConvolutionCut cut) {
   const std::array<bool, 3> mask{input_gradient.defined(), weight_gradient.defined(),
                                  bias_gradient.defined()};
   GradientParts weight_parts(weight_gradient, cut.count());
   GradientParts bias_parts(bias_gradient, cut.count());
-  const at::DimVector bias_sizes{grad.sizes()[1]};
   grid.run(cut.count(), [&](std::int64_t index) {
-    const auto [to_input, to_weight, to_bias] = at::convolution_backward(
-        cut.part(grad, index), cut.part(input, index), weight.alias(),
-        mask[2] ? at::OptionalIntArrayRef(bias_sizes) : std::nullopt, p.stride, p.padding,
-        p.dilation, p.transposed, p.output_padding, p.groups, mask);
-    if (mask[0]) cut.part(input_gradient, index).copy_(to_input);
+    const auto [to_input, to_weight, to_bias] =
+        backward_of(cut.part(grad, 0, index), cut.part(input, 0, index), weight.alias(), p, mask);
+    if (mask[0]) cut.part(input_gradient, 0, index).copy_(to_input);
     weight_parts.set(index, to_weight);
     bias_parts.set(index, to_bias);
   });
   weight_parts.add_up();
   bias_parts.add_up();
+}
+
+// Every block has some of the input's channels and their weights: there is nothing to add up.
+void backward_by_channels(Grid& grid, const TensorRef& input_gradient,
+                          const TensorRef& weight_gradient, const TensorRef& bias_gradient,
+                          const TensorRef& grad, const TensorRef& input, const TensorRef& weight,
+                          const Parameters& p, ConvolutionCut cut) {
+  const int filters = p.transposed ? 0 : 1;
+  grid.run(cut.count(), [&](std::int64_t index) {
+    const std::array<bool, 3> mask{input_gradient.defined(), weight_gradient.defined(),
+                                   bias_gradient.defined() && index == 0};
+    const auto [to_input, to_weight, to_bias] = backward_of(
+        grad.alias(), cut.part(input, 1, index), cut.part(weight, filters, index), p, mask);
+    if (mask[0]) cut.part(input_gradient, 1, index).copy_(to_input);
+    if (mask[1]) cut.part(weight_gradient, filters, index).copy_(to_weight);
+    if (mask[2]) bias_gradient.alias().copy_(to_bias);
+  });
+}
+
+// Runs on the worker.
+void backward(Grid& grid, const TensorRef& input_gradient, const TensorRef& weight_gradient,
+              const TensorRef& bias_gradient, const TensorRef& grad, const TensorRef& input,
+              const TensorRef& weight, const Parameters& p, ConvolutionCut cut) {
+  const auto run = cut.channels ? backward_by_channels : backward_by_batch;
+  run(grid, input_gradient, weight_gradient, bias_gradient, grad, input, weight, p, cut);
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
@@ -199,9 +197,13 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
   if (mask[1]) to.weight = empty_result(weight.sizes(), weight, input);
   if (mask[2]) to.bias = empty({grad.size(1)}, grad.scalar_type(), grad.device());
   const Parameters p = parameters(stride, padding, dilation, transposed, output_padding, groups);
+  if (!transposed && groups == 1 && is_plain(stride, padding) &&
+      convolve_backward_as_product(to.input, to.weight, to.bias, grad, input, weight)) {
+    return {to.input, to.weight, to.bias};
+  }
   launch_on(grad.device(), "convolution_backward", Custom{}, backward, out(to.input),
             out(to.weight), out(to.bias), grad, input, weight, p,
-            cut_backward(grad, input, weight, transposed, mask[1] || mask[2]));
+            cut_backward(grad, input, weight, transposed, groups, mask[1] || mask[2]));
   return {to.input, to.weight, to.bias};
 }
 

@@ -14,6 +14,7 @@ namespace loom::ops {
 namespace {
 
 thread_local Queue* t_queue = nullptr;
+thread_local PlacedAllocation* t_placed = nullptr;
 
 // The context of memory from a scope is its host address, as raw_allocate() wants it.
 void free_device_memory(void* host) {
@@ -23,8 +24,11 @@ void free_device_memory(void* host) {
 
 c10::Allocator* g_base = nullptr;  // set once, before the scoped allocator is installed
 
+void keep_memory(void*) {}
+
 // For raw_allocate(), which some libraries use and whose memory may come from a scope or not.
 void free_any_memory(void* host) {
+  if (t_placed != nullptr && t_placed->owns(host)) return;
   if (device_of_address(device_address(host)) >= 0) {
     free_device_memory(host);
   } else {
@@ -41,6 +45,9 @@ class ScopedCpuAllocator final : public c10::Allocator {
   explicit ScopedCpuAllocator(c10::Allocator* base) : base_(base) {}
 
   c10::DataPtr allocate(std::size_t bytes) override {
+    if (t_placed != nullptr) [[unlikely]] {
+      if (void* memory = t_placed->take(bytes)) return {memory, memory, &keep_memory, c10::kCPU};
+    }
     if (t_queue == nullptr || bytes == 0) return base_->allocate(bytes);
     c10::DataPtr device = loom::allocate(bytes, *t_queue);
     wait_to_write(*t_queue);
@@ -79,6 +86,18 @@ DeviceOutputScope::DeviceOutputScope(Queue& queue) noexcept
     : previous_(std::exchange(t_queue, &queue)) {}
 
 DeviceOutputScope::~DeviceOutputScope() { t_queue = previous_; }
+
+PlacedAllocation::PlacedAllocation(void* memory, std::size_t bytes) noexcept
+    : memory_(memory), bytes_(bytes) {
+  t_placed = this;
+}
+
+PlacedAllocation::~PlacedAllocation() { t_placed = nullptr; }
+
+void* PlacedAllocation::take(std::size_t bytes) noexcept {
+  if (bytes != bytes_ || bytes == 0 || std::exchange(taken_, true)) return nullptr;
+  return memory_;
+}
 
 std::optional<c10::DataPtr> take_device_memory(c10::StorageImpl& storage) {
   if (storage.data_ptr().get_deleter() != &free_device_memory) return std::nullopt;

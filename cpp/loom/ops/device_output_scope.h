@@ -10,6 +10,7 @@
 #include <c10/core/Allocator.h>
 #include <c10/core/StorageImpl.h>
 
+#include <cstddef>
 #include <optional>
 
 namespace loom {
@@ -29,6 +30,27 @@ class DeviceOutputScope {
 
  private:
   Queue* const previous_;
+};
+
+/// While it lives, the first CPU allocation of exactly `bytes` that this thread makes is `memory`:
+/// an operator that returns a new tensor then writes where its result belongs. A second one of that
+/// size is an ordinary one, so who uses this compares addresses afterwards.
+/// Requires: what is allocated so is freed by this thread while the object lives.
+class PlacedAllocation {
+ public:
+  PlacedAllocation(void* memory, std::size_t bytes) noexcept;
+  ~PlacedAllocation();
+  PlacedAllocation(const PlacedAllocation&) = delete;
+  PlacedAllocation& operator=(const PlacedAllocation&) = delete;
+
+  /// The memory if nobody has taken it and `bytes` are wanted, else null.
+  [[nodiscard]] void* take(std::size_t bytes) noexcept;
+  [[nodiscard]] bool owns(const void* memory) const noexcept { return memory == memory_; }
+
+ private:
+  void* const memory_;
+  const std::size_t bytes_;
+  bool taken_ = false;
 };
 
 /// If the storage's memory was allocated in a scope, takes it out as a device pointer and leaves

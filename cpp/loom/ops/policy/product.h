@@ -3,6 +3,7 @@
 
 // Policies of matrix products, cut along rows, columns or the batch. Thread: any.
 
+#include "loom/ops/product/blocked_product.h"
 #include "loom/ops/structured.h"
 
 #include <ATen/ExpandUtils.h>
@@ -63,23 +64,50 @@ struct Product {
   static constexpr bool kProbesDtypes = true;
 
   // mm, bmm
-  static Along split(const std::array<at::Tensor, 1>& outputs, const at::Tensor& left,
-                     const at::Tensor&) {
+  template <auto kCpu>
+  static void launch(const char* name, const std::array<at::Tensor, 1>& outputs,
+                     const at::Tensor& left, const at::Tensor& right) {
+    if (suits_blocked_product(outputs[0], left, right)) {
+      launch_blocked(name, outputs[0], at::Tensor(), left, right, {});
+      return;
+    }
     const ProductCut cut = cut_product(outputs[0], left);
-    return {.dims = {cut.result, cut.left, cut.right}, .block = cut.block};
+    const Along split{.dims = {cut.result, cut.left, cut.right}, .block = cut.block};
+    launch_cpu<kCpu>(name, split, outputs, left, right);
   }
 
-  // addmm, baddbmm
-  template <class... Factors>
-  static Along split(const std::array<at::Tensor, 1>& outputs, const at::Tensor& addend,
-                     const at::Tensor& left, const at::Tensor&, const at::Scalar&,
-                     const at::Scalar&, Factors...) {
+  // addmm, baddbmm, _addmm_activation
+  template <auto kCpu, class... Activation>
+  static void launch(const char* name, const std::array<at::Tensor, 1>& outputs,
+                     const at::Tensor& addend, const at::Tensor& left, const at::Tensor& right,
+                     const at::Scalar& beta, const at::Scalar& alpha, Activation... use_gelu) {
     check_addend(outputs[0], addend);
+    if (alpha.equal(1) && !beta.isComplex() && suits_addend(outputs[0], addend) &&
+        suits_blocked_product(outputs[0], left, right)) {
+      ProductOptions options{.beta = beta.toDouble()};
+      if constexpr (sizeof...(Activation) != 0) {
+        options.activation = (use_gelu, ...) ? ProductActivation::kGelu : ProductActivation::kRelu;
+      }
+      launch_blocked(name, outputs[0], addend, left, right, options);
+      return;
+    }
     const ProductCut cut = cut_product(outputs[0], left);
     const std::int8_t added = cut.result == SlicePlan::kWhole
                                   ? SlicePlan::kWhole
                                   : addend_dim(outputs[0], addend, cut.result);
-    return {.dims = {cut.result, added, cut.left, cut.right}, .block = cut.block};
+    const Along split{.dims = {cut.result, added, cut.left, cut.right}, .block = cut.block};
+    launch_cpu<kCpu>(name, split, outputs, addend, left, right, beta, alpha, use_gelu...);
+  }
+
+ private:
+  static bool suits_addend(const at::Tensor& result, const at::Tensor& addend) {
+    return addend.scalar_type() == result.scalar_type() && !addend.is_conj() && !addend.is_neg();
+  }
+
+  static void launch_blocked(const char* name, const at::Tensor& result, const at::Tensor& addend,
+                             const at::Tensor& left, const at::Tensor& right,
+                             ProductOptions options) {
+    ops::launch(name, Custom{}, blocked_product, out(result), addend, left, right, options);
   }
 };
 

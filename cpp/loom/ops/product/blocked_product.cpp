@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/ops/product/blocked_product.h"
+
+#include "loom/ops/product/multiply.h"
+
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/relu.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace loom::ops {
+namespace {
+
+using c10::BFloat16;
+
+// Multiply-adds: below the first a block is not worth handing to another core (20 us), above the
+// second it is cut further (some 80 us), so that a core that is busy elsewhere is made up for.
+constexpr double kLeastBlock = 1e6;
+constexpr double kBlock = 4e6;
+constexpr double kMostBlocks = 32;
+// Below this calling the block kernel is no faster than calling MKL.
+constexpr double kLeastProduct = 16 * 16 * 16;
+// Blocks of rows pack the same columns again, each: that has to disappear beside their work.
+constexpr std::int64_t kFewestRows = 256;
+// Left operands with few rows become the right one, so that the other need not be packed.
+constexpr std::int64_t kFewRows = 64;
+// Accumulators that are not the result itself stay within L2.
+constexpr std::int64_t kMaxAccumulators = 512 * 128;
+
+// Bytes of a matrix that a block of a vector's product reads.
+constexpr std::int64_t kVectorBlockBytes = 512 * 1024;
+
+// A left operand of up to so many elements is transposed once, in pieces of so many inner ones.
+constexpr std::int64_t kMaxTurned = 4 << 20;
+constexpr std::int64_t kTurnedAtOnce = 128;
+
+thread_local Scratch t_accumulators, t_turned, t_left_of_all;
+
+/// One product, or a batch of them: element i is `step` elements behind element i - 1.
+template <class T>
+struct Operand {
+  MatrixView<T> first;
+  std::int64_t step = 0;
+
+  [[nodiscard]] MatrixView<T> item(std::int64_t index) const noexcept {
+    MatrixView<T> view = first;
+    view.data += index * step;
+    return view;
+  }
+};
+
+template <class T>
+struct Problem {
+  Operand<T> result;
+  Operand<const T> addend, left, right;
+  std::int64_t batch = 1;
+  ProductOptions options;
+
+  [[nodiscard]] std::int64_t rows() const noexcept { return result.first.rows; }
+  [[nodiscard]] std::int64_t columns() const noexcept { return result.first.columns; }
+  [[nodiscard]] std::int64_t inner() const noexcept { return left.first.columns; }
+};
+
+// Sizes of 1 have any stride in PyTorch; here the one of a dense matrix.
+template <class T>
+Operand<T> operand(void* data, c10::IntArrayRef sizes, c10::IntArrayRef strides) {
+  const std::size_t row = sizes.size() - 2, column = row + 1;
+  Operand<T> made{{static_cast<T*>(data), sizes[row], sizes[column], strides[row], strides[column]},
+                  sizes.size() == 3 ? strides[0] : 0};
+  MatrixView<T>& view = made.first;
+  if (view.columns == 1 && view.row_stride != 1) view.column_stride = 1;
+  if (view.rows == 1 && view.column_stride != 1) view.row_stride = 1;
+  if (view.columns == 1 && view.column_stride != 1) view.column_stride = view.rows;
+  if (view.rows == 1 && view.row_stride != 1) view.row_stride = view.columns;
+  return made;
+}
+template <class T>
+Operand<T> operand(const TensorRef& tensor) {
+  return operand<T>(tensor.data(), tensor.sizes(), tensor.strides());
+}
+
+template <class T>
+Operand<const T> broadcast(const TensorRef& addend, const TensorRef& result) {
+  const auto missing = static_cast<std::size_t>(result.dim() - addend.dim());
+  std::array<std::int64_t, 3> strides{};
+  for (std::size_t d = missing; d < static_cast<std::size_t>(result.dim()); ++d) {
+    const bool along = addend.sizes()[d - missing] == result.sizes()[d];
+    strides[d] = along && result.sizes()[d] != 1 ? addend.strides()[d - missing] : 0;
+  }
+  const std::size_t row = static_cast<std::size_t>(result.dim()) - 2;
+  return {{reinterpret_cast<const T*>(addend.data()), result.sizes()[row], result.sizes()[row + 1],
+           strides[row], strides[row + 1]},
+          result.dim() == 3 ? strides[0] : 0};
+}
+
+/// How many items of the batch, rows and columns a block has.
+struct Block {
+  std::int64_t items, rows, columns;
+};
+
+std::int64_t parts(std::int64_t count, std::int64_t length) {
+  return (count + length - 1) / length;
+}
+
+// `count` cut into at most `pieces` of whole `unit`s.
+std::int64_t cut(std::int64_t count, std::int64_t pieces, std::int64_t unit) {
+  return std::min(count, parts(parts(count, unit), pieces) * unit);
+}
+
+template <class T>
+Block block_of(const Problem<T>& p) {
+  const std::int64_t rows = p.rows(), columns = p.columns();
+  const double speed = std::is_same_v<T, float> ? 1 : 2;
+  const double item = static_cast<double>(rows) * static_cast<double>(columns) *
+                      static_cast<double>(p.inner()) / speed;
+  const double work = item * static_cast<double>(p.batch);
+  if (rows == 1 && p.batch == 1 && p.right.first.column_major()) {
+    // One reads the matrix from memory or a far cache, and once.
+    const std::int64_t bytes = p.inner() * static_cast<std::int64_t>(sizeof(T));
+    return {1, 1, std::max<std::int64_t>(kVectorBlockBytes / bytes, 16)};
+  }
+  if (work < 2 * kLeastBlock) return {p.batch, rows, columns};
+  if (p.batch > 1 && !p.options.sums_batch &&
+      (item < 2 * kLeastBlock || (p.batch >= 8 && item <= 4 * kBlock))) {
+    const double count = std::min(kBlock / item, work / kLeastBlock);
+    const auto items = static_cast<std::int64_t>(std::max(count, 1.0));
+    return {std::min(items, (p.batch + 1) / 2), rows, columns};
+  }
+  // Per item: two at least where there are few items.
+  const double few = p.batch >= 8 && !p.options.sums_batch ? 1 : 2;
+  const double share = p.options.sums_batch ? work : item;
+  const auto wanted = static_cast<std::int64_t>(
+      std::clamp(std::min(share / kLeastBlock, few + share / kBlock), 1.0, kMostBlocks));
+  // Columns of a panel pack nothing twice. But each block of columns packs a left operand that lies
+  // the wrong way again, or reads one of many rows from a far cache again.
+  const bool wide = !p.left.first.row_major() || (!std::is_same_v<T, float> && rows >= 1024);
+  const std::int64_t width = wide && columns > 8 * kPanel ? kMaxColumns : kPanel;
+  const std::int64_t across = std::min(wanted, parts(columns, width));
+  const std::int64_t down = std::clamp<std::int64_t>(
+      wanted / across, 1, std::max<std::int64_t>(rows / kFewestRows, across == 1 ? 2 : 1));
+  Block block{1, cut(rows, down, 16), cut(columns, across, kPanel)};
+  if (p.options.sums_batch) block.items = p.batch;
+  if (!std::is_same_v<T, float> || !p.result.first.row_major()) {
+    if (p.inner() <= kMaxInner<T>) return block;
+    block.rows = std::min(block.rows, kMaxAccumulators / kPanel);
+    const std::int64_t panels = std::max<std::int64_t>(kMaxAccumulators / block.rows / kPanel, 1);
+    block.columns = std::min(block.columns, panels * kPanel);
+  }
+  return block;
+}
+
+template <class T>
+at::Tensor alias(const MatrixView<T>& view) {
+  const std::int64_t sizes[] = {view.rows, view.columns};
+  const std::int64_t strides[] = {view.row_stride, view.column_stride};
+  return make_alias(
+      {.data = reinterpret_cast<std::byte*>(const_cast<std::remove_const_t<T>*>(view.data)),
+       .sizes = sizes,
+       .strides = strides,
+       .dtype = c10::CppTypeToScalarType<std::remove_const_t<T>>::value});
+}
+
+// Puts beta * addend where the product will be added.
+template <class T>
+void initialise(const MatrixView<const T>& addend, double beta, float* to, std::int64_t ld) {
+  if (addend.row_stride == 0 && addend.column_stride == 1 && beta == 1) {
+    std::copy_n(addend.data, addend.columns, to);
+    for (std::int64_t i = 1; i < addend.rows; ++i) std::copy_n(to, addend.columns, to + i * ld);
+    return;
+  }
+  const at::Tensor sum = alias(MatrixView<float>{to, addend.rows, addend.columns, ld, 1});
+  sum.copy_(alias(addend));
+  if (beta != 1) sum.mul_(beta);
+}
+
+// Puts accumulators where the result is.
+template <class T>
+void store(const float* from, const MatrixView<T>& result) {
+  if (!result.row_major()) {
+    const MatrixView<T> turned = result.transposed();
+    if constexpr (std::is_same_v<T, float>) {
+      transpose(result.rows, result.columns, from, result.columns, turned.data, turned.row_stride);
+    } else {
+      float* other = t_turned.get<float>(result.rows * result.columns);
+      transpose(result.rows, result.columns, from, result.columns, other, result.rows);
+      store(other, turned);
+    }
+    return;
+  }
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    for (std::int64_t i = 0; i < result.rows; ++i) {
+      round_to_bfloat16(from + i * result.columns, result.columns,
+                        result.data + i * result.row_stride);
+    }
+  }
+}
+
+void activate(const at::Tensor& result, ProductActivation activation) {
+  if (activation == ProductActivation::kRelu) at::relu_(const_cast<at::Tensor&>(result));
+  if (activation == ProductActivation::kGelu) at::gelu_(const_cast<at::Tensor&>(result));
+}
+
+/// A block of the result and what it is made of.
+template <class T>
+struct Part {
+  MatrixView<T> result;
+  MatrixView<const T> addend, left, right;
+  double beta;
+  bool continues = false;  ///< the result has a sum in it that this is added to
+
+  [[nodiscard]] bool added() const noexcept { return addend.data != nullptr && beta != 0; }
+  [[nodiscard]] Part cut(std::int64_t row, std::int64_t column, std::int64_t rows,
+                         std::int64_t columns) const {
+    return {result.part(row, column, rows, columns),
+            addend.part(row, column, rows, columns),
+            left.part(row, 0, rows, left.columns),
+            right.part(0, column, right.rows, columns),
+            beta,
+            continues};
+  }
+};
+
+// The result is float32 and row-major: it is summed where it is.
+void run_in_place(const Part<float>& p) {
+  if (p.added()) initialise(p.addend, p.beta, p.result.data, p.result.row_stride);
+  multiply(p.left, p.right, p.result.data, p.result.row_stride, p.added() || p.continues);
+}
+
+// The right operand is packed as a whole: what a few rows sum up to is stored while it is in L1.
+template <class T>
+void run_in_tiles(const Part<T>& whole) {
+  for (std::int64_t column = 0; column < whole.right.columns; column += kMaxColumns) {
+    const std::int64_t columns = std::min(kMaxColumns, whole.right.columns - column);
+    const PackedRight<T> packed(whole.right.part(0, column, whole.right.rows, columns),
+                                whole.left.rows);
+    for (std::int64_t row = 0; row < whole.left.rows; row += kTileRows) {
+      const std::int64_t rows = std::min(kTileRows, whole.left.rows - row);
+      const Part<T> p = whole.cut(row, column, rows, columns);
+      float* to = t_accumulators.get<float>(rows * columns);
+      if (p.added()) initialise(p.addend, p.beta, to, columns);
+      packed.multiply(p.left, to, columns, p.added());
+      store(to, p.result);
+    }
+  }
+}
+
+template <class T>
+void run_in_accumulators(const Part<T>& p) {
+  float* to = t_accumulators.get<float>(p.result.rows * p.result.columns);
+  if (p.added()) initialise(p.addend, p.beta, to, p.result.columns);
+  multiply(p.left, p.right, to, p.result.columns, p.added());
+  store(to, p.result);
+}
+
+// A row times a matrix whose columns are dense: as many inner products as columns.
+template <class T>
+void run_vector(const Part<T>& p) {
+  float* to = t_accumulators.get<float>(2 * p.result.columns);
+  multiply_vector(p.left.data, p.right.transposed(), to);
+  if (p.added()) {
+    float* sum = to + p.result.columns;
+    initialise(p.addend, p.beta, sum, p.result.columns);
+    for (std::int64_t j = 0; j < p.result.columns; ++j) to[j] += sum[j];
+  }
+  MatrixView<T> result = p.result;
+  for (std::int64_t j = 0; j < result.columns; ++j) {
+    result.data[j * result.column_stride] = static_cast<T>(to[j]);
+  }
+}
+
+template <class T>
+void run_part(const Part<T>& p) {
+  if (p.result.rows == 1 && p.right.column_major() && !p.continues) return run_vector(p);
+  if constexpr (std::is_same_v<T, float>) {
+    if (p.result.row_major()) return run_in_place(p);
+  }
+  if (p.left.columns <= kMaxInner<T>) return run_in_tiles(p);
+  run_in_accumulators(p);
+}
+
+// The transposed product's left operand is the right one of this one, and may lie as it should.
+template <class T>
+bool prefers_transposed(const Problem<T>& p) {
+  if (p.rows() == 1 || p.options.sums_batch) return false;
+  if (p.columns() == 1) return true;
+  if (p.right.first.row_major()) return false;
+  if (!p.left.first.row_major()) return true;
+  return p.rows() <= kFewRows && p.columns() >= 2 * p.rows();
+}
+
+// Transposes a left operand that lies the wrong way, for all blocks.
+template <class T>
+void turn_left(Grid& grid, Problem<T>& p) {
+  const MatrixView<const T> from = p.left.first;
+  // A cache line more, so that the rows do not all begin in the same set of the cache.
+  const std::int64_t ld = from.columns + 64 / static_cast<std::int64_t>(sizeof(T));
+  if (from.rows * ld > kMaxTurned) return;
+  using Bits = std::conditional_t<sizeof(T) == 2, std::uint16_t, float>;
+  T* to = t_left_of_all.get<T>(from.rows * ld);
+  grid.run(parts(from.columns, kTurnedAtOnce), [&](std::int64_t index) {
+    const std::int64_t column = index * kTurnedAtOnce;
+    transpose(std::min(kTurnedAtOnce, from.columns - column), from.rows,
+              reinterpret_cast<const Bits*>(from.data + column * from.column_stride),
+              from.column_stride, reinterpret_cast<Bits*>(to + column), ld);
+  });
+  p.left.first = {to, from.rows, from.columns, ld, 1};
+}
+
+template <class T>
+void run(Grid& grid, Problem<T> p) {
+  if (prefers_transposed(p)) {
+    std::swap(p.left, p.right);
+    for (auto* side : {&p.left, &p.right, &p.addend}) side->first = side->first.transposed();
+    p.result.first = p.result.first.transposed();
+  }
+  if (p.batch == 1 && !p.left.first.row_major() && p.columns() > kMaxColumns) turn_left(grid, p);
+  const Block block = block_of(p);
+  const std::int64_t down = parts(p.rows(), block.rows);
+  const std::int64_t across = parts(p.columns(), block.columns);
+  grid.run(parts(p.batch, block.items) * down * across, [&](std::int64_t index) {
+    const std::int64_t column = index % across * block.columns;
+    const std::int64_t row = index / across % down * block.rows;
+    const std::int64_t first = index / (across * down) * block.items;
+    const std::int64_t rows = std::min(block.rows, p.rows() - row);
+    const std::int64_t columns = std::min(block.columns, p.columns() - column);
+    for (std::int64_t i = first; i < std::min(first + block.items, p.batch); ++i) {
+      const Part<T> whole{p.result.item(i), p.addend.item(i), p.left.item(i),
+                          p.right.item(i),  p.options.beta,   p.options.sums_batch && i > first};
+      const Part<T> part = whole.cut(row, column, rows, columns);
+      run_part(part);
+      if (p.options.activation != ProductActivation::kNone) {
+        activate(alias(part.result), p.options.activation);
+      }
+    }
+    if constexpr (std::is_same_v<T, BFloat16>) release_matrix_unit();
+  });
+}
+
+template <class T>
+bool suits(const at::Tensor& result, const at::Tensor& left, const at::Tensor& right) {
+  if (!can_multiply<T>()) return false;
+  const auto view = [](const at::Tensor& tensor) {
+    // Addresses count only in what they are divisible by, which is the same on loom.
+    return operand<const T>(const_cast<void*>(tensor.const_data_ptr()), tensor.sizes(),
+                            tensor.strides());
+  };
+  const auto to = view(result), a = view(left), b = view(right);
+  const std::int64_t inner = a.first.columns;
+  if (inner < 1) return false;
+  if (to.first.rows == 1) return a.first.column_stride == 1 && b.first.column_major();
+  if (to.first.columns == 1) return b.first.row_stride == 1 && a.first.row_major();
+  if (!to.first.row_major() && !to.first.column_major()) return false;
+  if (static_cast<double>(result.numel()) * static_cast<double>(inner) < kLeastProduct)
+    return false;
+  return can_pack(a.first, inner) && can_pack(b.first, inner) &&
+         (std::is_same_v<T, float> || (a.step % 2 == 0 && b.step % 2 == 0));
+}
+
+template <class T>
+void start(Grid& grid, const TensorRef& result, const TensorRef& addend, const TensorRef& left,
+           const TensorRef& right, ProductOptions options) {
+  Problem<T> problem{.result = operand<T>(result),
+                     .addend = {},
+                     .left = operand<const T>(left),
+                     .right = operand<const T>(right),
+                     .batch = result.dim() == 3 ? result.sizes()[0] : 1,
+                     .options = options};
+  if (addend.defined()) problem.addend = broadcast<T>(addend, result);
+  run(grid, problem);
+}
+
+}  // namespace
+
+bool suits_blocked_product(const at::Tensor& result, const at::Tensor& left,
+                           const at::Tensor& right) {
+  const c10::ScalarType dtype = result.scalar_type();
+  if (dtype != c10::ScalarType::Float && dtype != c10::ScalarType::BFloat16) return false;
+  for (const at::Tensor* tensor : {&left, &right, &result}) {
+    if (tensor->scalar_type() != dtype || tensor->is_conj() || tensor->is_neg()) return false;
+  }
+  return dtype == c10::ScalarType::Float ? suits<float>(result, left, right)
+                                         : suits<BFloat16>(result, left, right);
+}
+
+void blocked_product(Grid& grid, const TensorRef& result, const TensorRef& addend,
+                     const TensorRef& left, const TensorRef& right, ProductOptions options) {
+  if (result.dtype() == c10::ScalarType::Float) {
+    start<float>(grid, result, addend, left, right, options);
+  } else {
+    start<BFloat16>(grid, result, addend, left, right, options);
+  }
+}
+
+}  // namespace loom::ops

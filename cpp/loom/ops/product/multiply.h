@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// Matrix products on one thread, by oneDNN's block kernel (brgemm), which libtorch exports. It
+// multiplies row-major blocks faster than a whole product of MKL or oneDNN runs, but leaves the
+// packing to its caller: here operands are packed into panels only where that pays.
+// Thread: any; scratch memory is the calling thread's, and is kept for its next product.
+
+#include <c10/util/BFloat16.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+namespace loom::ops {
+
+/// Rows x columns over memory that somebody else keeps valid; strides are in elements.
+template <class T>
+struct MatrixView {
+  T* data = nullptr;
+  std::int64_t rows = 0, columns = 0, row_stride = 0, column_stride = 0;
+
+  [[nodiscard]] MatrixView part(std::int64_t row, std::int64_t column, std::int64_t row_count,
+                                std::int64_t column_count) const noexcept {
+    return {data + row * row_stride + column * column_stride, row_count, column_count, row_stride,
+            column_stride};
+  }
+  [[nodiscard]] MatrixView transposed() const noexcept {
+    return {data, columns, rows, column_stride, row_stride};
+  }
+  [[nodiscard]] bool row_major() const noexcept {
+    return column_stride == 1 && row_stride >= columns;
+  }
+  [[nodiscard]] bool column_major() const noexcept {
+    return row_stride == 1 && column_stride >= rows;
+  }
+};
+
+/// Memory of one thread for one purpose: grows, aligned to cache lines, keeps no values.
+class Scratch {
+ public:
+  template <class T>
+  [[nodiscard]] T* get(std::int64_t count) {
+    return static_cast<T*>(reserve(static_cast<std::size_t>(count) * sizeof(T)));
+  }
+
+ private:
+  struct Free {
+    void operator()(void* memory) const noexcept;
+  };
+  void* reserve(std::size_t bytes);
+
+  std::unique_ptr<void, Free> memory_;
+  std::size_t bytes_ = 0;
+};
+
+/// The columns of a panel: four vectors of AVX-512.
+inline constexpr std::int64_t kPanel = 64;
+
+/// True if multiply() has fast code for T (float, c10::BFloat16) on this processor and PyTorch's
+/// settings allow it (oneDNN enabled, float32 products in full precision).
+template <class T>
+[[nodiscard]] bool can_multiply();
+
+/// True if multiply() takes the operand: dense rows or columns; for bfloat16 pairs along `inner`.
+template <class T>
+[[nodiscard]] bool can_pack(const MatrixView<const T>& operand, std::int64_t inner) noexcept {
+  if (!operand.row_major() && !operand.column_major()) return false;
+  if constexpr (std::is_same_v<T, float>) return true;
+  const std::int64_t leading = operand.row_major() ? operand.row_stride : operand.column_stride;
+  return inner % 2 == 0 && leading % 2 == 0 &&
+         reinterpret_cast<std::uintptr_t>(operand.data) % 4 == 0;
+}
+
+/// to = left x right, or to += left x right. `to` is row-major with `ld` elements from row to row.
+/// Requires: can_multiply<T>(), can_pack() of both operands.
+template <class T>
+void multiply(const MatrixView<const T>& left, const MatrixView<const T>& right, float* to,
+              std::int64_t ld, bool add);
+
+/// Inner elements and columns that a PackedRight may have, and rows that suit it.
+template <class T>
+inline constexpr std::int64_t kMaxInner = 1024 * sizeof(float) / sizeof(T);
+inline constexpr std::int64_t kMaxColumns = 256;
+inline constexpr std::int64_t kTileRows = 64;
+
+/// The right operand of several products in a row. Only the last one made on a thread is valid.
+template <class T>
+class PackedRight {
+ public:
+  /// `left_rows`: how many rows it will meet in all. Requires: at most kMaxInner<T> rows and
+  /// kMaxColumns columns; as for multiply().
+  PackedRight(const MatrixView<const T>& right, std::int64_t left_rows);
+  /// As multiply(). Requires: at most kTileRows rows.
+  void multiply(const MatrixView<const T>& left, float* to, std::int64_t ld, bool add) const;
+
+ private:
+  const T* data_;
+  std::int64_t columns_, panel_step_, ld_;
+};
+
+/// To be called after the last product of bfloat16 in a row: the block kernel may have set up the
+/// core's matrix unit (AMX), which other kernels of this thread set up in their own way.
+void release_matrix_unit();
+
+/// to[j] = from[j] rounded to bfloat16, for `count` elements.
+void round_to_bfloat16(const float* from, std::int64_t count, c10::BFloat16* to);
+
+/// to[i] = vector x row i of `matrix` (row-major), for the rows of `matrix`.
+template <class T>
+void multiply_vector(const T* vector, const MatrixView<const T>& matrix, float* to);
+
+/// to[j][i] = from[i][j]; `from` has `rows` rows. T is 16 or 32 bits wide.
+template <class T>
+void transpose(std::int64_t rows, std::int64_t columns, const T* from, std::int64_t from_ld, T* to,
+               std::int64_t to_ld);
+
+}  // namespace loom::ops
