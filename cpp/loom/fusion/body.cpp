@@ -23,6 +23,21 @@ Type expected_type(const Instruction& instruction, int operand) {
   return instruction.op == Op::kSelect && operand == 0 ? Type::kMask : instruction.type;
 }
 
+/// Throws unless every number is that of a value which is there: analyse() relies on it.
+void check_numbers(const Body& body) {
+  std::size_t self = body.first_result();
+  for (const Instruction& instruction : body.instructions) {
+    const auto operands = operands_of(instruction);
+    for (int i = 0; i < operand_count(instruction.op); ++i) {
+      LOOM_CHECK(operands[i] < self, "fusion: a value is used before it is there");
+    }
+    ++self;
+  }
+  for (const Output& output : body.outputs) {
+    LOOM_CHECK(output.value < body.value_count(), "fusion: an output of no value");
+  }
+}
+
 }  // namespace
 
 Analysis analyse(const Body& body) {
@@ -66,23 +81,20 @@ void check_valid(const Body& body) {
                  body.params.size() <= Body::kMaxParams &&
                  body.instructions.size() <= Body::kMaxInstructions,
              "fusion: a body is larger than its limits");
+  check_numbers(body);
   const Analysis analysis = analyse(body);
-  std::size_t self = body.first_result();
   for (const Instruction& instruction : body.instructions) {
     LOOM_CHECK(is_defined(instruction.op, instruction.type), "fusion: there is no ",
                fusion::name_of(instruction.op), " of ", name_of(instruction.type));
     const auto operands = operands_of(instruction);
     for (int i = 0; i < operand_count(instruction.op); ++i) {
-      LOOM_CHECK(operands[i] < self, "fusion: a value is used before it is there");
       LOOM_CHECK(analysis.values[operands[i]].type == expected_type(instruction, i),
                  "fusion: an operand of ", fusion::name_of(instruction.op), " has the wrong type");
     }
     LOOM_CHECK(!is_reduction(instruction.op) || !analysis.values[instruction.a].uniform,
                "fusion: a reduction of a value that is the same for the whole row");
-    ++self;
   }
   for (const Output& output : body.outputs) {
-    LOOM_CHECK(output.value < body.value_count(), "fusion: an output of no value");
     const ValueInfo& value = analysis.values[output.value];
     LOOM_CHECK(value.type == register_type(output.dtype), "fusion: an output of the wrong type");
     LOOM_CHECK(!output.uniform || value.uniform, "fusion: one element of a value that has many");

@@ -229,9 +229,10 @@ Primitive find_binary(Op op, Type type, unsigned uniform) {
   }
 }
 
+// Sums of integers are computed as unsigned numbers, which wrap around.
 Primitive find_accumulate(Op op, Type type) {
   return number(type, [op]<class T>(Of<T>) -> Primitive {
-    if (op == Op::kSum) return &accumulate<ReduceSum, T>;
+    if (op == Op::kSum) return &accumulate<ReduceSum, Wrap<T>>;
     return op == Op::kMax ? &accumulate<ReduceMax, T> : &accumulate<ReduceMin, T>;
   });
 }
@@ -243,7 +244,7 @@ Primitive find_start(Op op, Type type) {
 }
 Primitive find_finish(Op op, Type type) {
   return number(type, [op]<class T>(Of<T>) -> Primitive {
-    if (op == Op::kSum) return &fold<ReduceSum, T>;
+    if (op == Op::kSum) return &fold<ReduceSum, Wrap<T>>;
     return op == Op::kMax ? &fold<ReduceMax, T> : &fold<ReduceMin, T>;
   });
 }

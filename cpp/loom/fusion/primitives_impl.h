@@ -146,7 +146,7 @@ void fold(void* out, const void* a, const void*, const void*, std::int64_t) {
   *static_cast<T*>(out) = lanes[0];
 }
 
-// Reductions of whole vectors: signed integers wrap around there as they are (-fwrapv).
+// For reductions, of whole vectors and of single elements.
 struct ReduceSum {
   template <class V>
   [[gnu::always_inline]] static V apply(V a, V b) {
