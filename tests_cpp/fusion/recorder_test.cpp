@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/fusion/recorder.h"
 
+#include "loom/device/command_trace.h"
 #include "loom/device/event.h"
 #include "loom/fusion/freed.h"
 #include "loom/fusion/kernel_cache.h"
@@ -185,6 +186,18 @@ TEST_F(RecorderTest, AnOperatorOnTheMemoryOfTwoProgramsClosesBoth) {
   gate.open();
   queue_.synchronize();
   EXPECT_EQ(c_[0], 8);
+}
+
+TEST_F(RecorderTest, AProfileNamesTheOperators) {
+  CommandTrace& trace = CommandTrace::instance();
+  trace.start();
+  ASSERT_TRUE(add(c_, a_, b_));
+  ASSERT_TRUE(record(queue_, binary(Op::kMul, d_.access(), c_.access(), b_.access())));
+  queue_.synchronize();
+  const CommandTrace::Result result = trace.stop();
+  ASSERT_EQ(result.spans.size(), 1u);
+  EXPECT_STREQ(result.spans[0].name, "fused: binary, binary");
+  EXPECT_GT(result.spans[0].ended_ns, result.spans[0].started_ns);
 }
 
 TEST_F(RecorderTest, TheReportTellsWhatRan) {

@@ -37,6 +37,7 @@ struct CommandOps {
   void (*run)(void* callable);
   void (*destroy)(void* callable) noexcept;
   void (*accesses)(const void* callable, AccessList& list);
+  const char* (*label)(const void* callable);
 };
 
 template <class Callable>
@@ -46,6 +47,13 @@ inline constexpr CommandOps kCommandOps = {
     [](const void* callable, AccessList& list) {
       if constexpr (requires(const Callable& c) { c.accesses(list); }) {
         static_cast<const Callable*>(callable)->accesses(list);
+      }
+    },
+    [](const void* callable) -> const char* {
+      if constexpr (requires(const Callable& c) { c.label(); }) {
+        return static_cast<const Callable*>(callable)->label();
+      } else {
+        return nullptr;
       }
     }};
 
@@ -70,6 +78,9 @@ class Command {
   /// Appends the device memory that the command touches.
   void accesses(AccessList& list) const { header_->ops->accesses(callable(), list); }
   [[nodiscard]] const char* name() const noexcept { return header_->name; }
+  /// What profiles call the command, if it knows that only when it runs; else null. It lives for
+  /// ever.
+  [[nodiscard]] const char* label() const { return header_->ops->label(callable()); }
   [[nodiscard]] CommandRecord* record() const noexcept { return header_->record; }
 
  private:

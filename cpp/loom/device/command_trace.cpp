@@ -132,6 +132,7 @@ void note_start(CommandRecord& record, const Command& command) noexcept {
   accesses.clear();
   try {
     command.accesses(accesses);
+    if (const char* const label = command.label()) record.span.name = label;
   } catch (const std::exception&) {
     accesses.clear();  // a command without sizes is better than none
   }

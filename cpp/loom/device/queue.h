@@ -69,7 +69,8 @@ class LOOM_API Queue {
   /// Queues `callable` (called once, with no arguments, then destroyed, both on the worker) and
   /// returns its position. `name` must outlive the command (a literal or an interned string): it
   /// is the operator's name in errors and profiles. A callable may have a member
-  /// `void accesses(AccessList&) const` that lists the device memory it reads and writes.
+  /// `void accesses(AccessList&) const` that lists the device memory it reads and writes, and a
+  /// member `const char* label() const` that says what profiles call it.
   /// If it throws, the first exception is kept for synchronize(); later commands run all the same.
   /// With LOOM_LAUNCH_BLOCKING=1 it returns after the command has run, and throws its exception.
   /// A caller that is far ahead (kMaxPending commands) is held until the worker has caught up.

@@ -13,6 +13,8 @@
 
 #include <algorithm>
 #include <memory>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -64,6 +66,17 @@ std::int64_t patience_ns(const ProgramSet& set) noexcept {
   return std::clamp(static_cast<std::int64_t>(numel * kNsPerElement), kLeast, kMost);
 }
 
+/// The text in memory that lives for ever; profiles refer to it. Null once there are very many.
+const char* interned(std::string text) {
+  constexpr std::size_t kMost = 10'000;
+  static Mutex mutex;
+  static auto* const texts = new std::set<std::string>;
+  MutexLock lock(mutex);
+  const auto found = texts->find(text);
+  if (found != texts->end()) return found->c_str();
+  return texts->size() < kMost ? texts->insert(std::move(text)).first->c_str() : nullptr;
+}
+
 /// What a worker needs while it runs a set; kept from one to the next.
 struct Workspace {
   std::vector<Plan> plans;
@@ -91,6 +104,20 @@ class RunPrograms {
     const std::int64_t start = now_ns();
     execute(space.works, queue.cores(), queue.id().priority);
     note_runs(space, now_ns() - start);
+  }
+
+  /// "fused: mul, add, relu".
+  [[nodiscard]] const char* label() const {
+    constexpr std::size_t kMostOperators = 16;
+    std::string text = "fused:";
+    const auto programs = set_->programs();
+    const auto operators = programs[0]->operators();
+    for (std::size_t i = 0; i < std::min(operators.size(), kMostOperators); ++i) {
+      text += (i == 0 ? " " : ", ") + std::string(operators[i]);
+    }
+    if (operators.size() > kMostOperators) text += ", ...";
+    if (programs.size() > 1) text += " (" + std::to_string(programs.size()) + " programs)";
+    return interned(std::move(text));
   }
 
   void accesses(AccessList& list) const {
