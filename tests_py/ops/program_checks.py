@@ -42,8 +42,11 @@ def different_bits(got: Any, wanted: Any) -> str:
     return describe(got, wanted, wrong) if wrong.any() else ""
 
 
-def far_apart(got: torch.Tensor, wanted: torch.Tensor, size: float) -> str:
-    """`size`: of the largest value on the way to the result, whose rounding may show in it."""
+def far_apart(
+    got: torch.Tensor, wanted: torch.Tensor, size: float, dtype: torch.dtype | None = None
+) -> str:
+    """`size`: of the largest value on the way to the result, whose rounding may show in it; `dtype`:
+    the one that is computed in, if not the result's."""
     form = different_form(got, wanted)
     if form or got.numel() == 0:
         return form
@@ -51,7 +54,7 @@ def far_apart(got: torch.Tensor, wanted: torch.Tensor, size: float) -> str:
         wrong = got != wanted
         return describe(got, wanted, wrong) if wrong.any() else ""
     info = torch.finfo(got.dtype)
-    tolerance = ULPS[got.dtype] * info.eps
+    tolerance = max(ULPS[d] * torch.finfo(d).eps for d in (got.dtype, dtype or got.dtype))
     a, b = (t.double().clamp(-info.max, info.max) for t in (got, wanted))
     close = (a - b).abs() <= tolerance * torch.maximum(b.abs(), torch.tensor(size).double())
     close |= (a.abs() > 0.99 * info.max) & (b.abs() > 0.99 * info.max) & (a * b > 0)
@@ -89,6 +92,13 @@ def size_on_the_way(step: Step, scope: dict[str, Any]) -> float:
     return size
 
 
+def least_precise(step: Step, scope: dict[str, Any]) -> torch.dtype:
+    """Of the dtypes that the step's operands may be computed in."""
+    dtypes = [scope[name].dtype for name in step.uses if torch.is_tensor(scope.get(name))]
+    floats = [d if d.is_floating_point else torch.get_default_dtype() for d in dtypes]
+    return max(floats, key=lambda d: torch.finfo(d).eps, default=torch.float64)
+
+
 def copy_storage(to: torch.Tensor, source: torch.Tensor) -> None:
     flat = [
         torch.empty(0, dtype=torch.uint8, device=t.device).set_(t.untyped_storage())
@@ -104,7 +114,7 @@ def step_differs(program: RandomProgram, *, fused: bool = False) -> str:
     theirs: list[Any] = []
     loom, cpu = scope_of("loom", ours), scope_of("cpu", theirs)
     for step in program.steps:
-        size = size_on_the_way(step, cpu)
+        size, dtype = size_on_the_way(step, cpu), least_precise(step, cpu)
         code = compile(step.code, "<step>", "exec")
         exec(code, cpu)
         with torch.loom.fusion(fused):
@@ -112,7 +122,7 @@ def step_differs(program: RandomProgram, *, fused: bool = False) -> str:
         if step.result:
             got, wanted = loom[step.result], cpu[step.result]
             on_loom = got.device.type == "loom"
-            wrong = far_apart(got.cpu(), wanted, size) if step.comparable else (
+            wrong = far_apart(got.cpu(), wanted, size, dtype) if step.comparable else (
                 different_form(got, wanted)
             )  # fmt: skip
             if not wrong and layout(got) != layout(wanted):
