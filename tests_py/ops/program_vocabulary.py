@@ -167,7 +167,10 @@ class Vocabulary:
             return self.ternary(name)
         code, used = self.value(name)
         if kind == "binary":
-            return self.pick(OTHER_BINARY), f"{name}, {code}", (name, *used)
+            function = self.pick(OTHER_BINARY)
+            if function == "copysign" and any(self.tensor(n).isnan().any() for n in used):
+                function = "hypot"  # the sign of NaN is nobody's promise
+            return function, f"{name}, {code}", (name, *used)
         function = self.pick(ARITHMETIC)
         more = ""
         if function in ("add", "sub") and used and self.chance(0.3):
@@ -204,6 +207,9 @@ class Vocabulary:
         if function in ("pow", "floor_divide"):  # integers that overflow
             return all(self.tensor(n).is_floating_point() for n in used)
         # The last elements of a row take other code on cpu, which differs for huge operands.
+        if function in ("sinh", "cosh"):
+            tensors = [self.tensor(n).double() for n in used]
+            return not any(((t.abs() > 10) & t.isfinite()).any() for t in tensors)
         return function not in ("fmod", "remainder", "div", "nn.functional.gelu") or all(
             self.is_tame(n) for n in used
         )

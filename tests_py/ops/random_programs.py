@@ -129,7 +129,9 @@ class Generator(Vocabulary):
             if not may_write(view, [self.tensor(n) for n in used]):
                 return False
             # A number is checked by fill_, which cpu does not call here.
-            if not used and not self.has_shape(f"torch.full((), {value}, dtype={to.dtype})", ()):
+            if not used and not self.has_shape(
+                f"torch.full((2,), {value}, dtype={to.dtype})", (2,)
+            ):
                 return False
             return self.emit(f"{target}[{index}] = {value}", target, (target, *used),
                              comparable=exact)  # fmt: skip
@@ -153,7 +155,8 @@ class Generator(Vocabulary):
         n = tensor.shape[d]
         order = self.random.sample(range(dims), dims)
         start, step = self.random.randrange(max(n, 1)), self.pick([1, 2, 3])
-        other = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}[tensor.element_size()]
+        # The sign and the payload of a NaN are nobody's promise.
+        other = "detach" if tensor.is_floating_point() else self.pick(["uint8", "int16"])
         index = ":, " * d
         view = self.pick(
             [
@@ -170,7 +173,7 @@ class Generator(Vocabulary):
                 ".contiguous()",
                 ".detach()",
                 ".squeeze()",
-                f".view(torch.{other})",
+                ".detach()" if other == "detach" else f".view(torch.{other})",
                 ".contiguous(memory_format=torch.channels_last)",
                 ".diagonal()",
             ]
