@@ -29,7 +29,7 @@ abs neg sign sgn square relu logical_not bitwise_not isnan isinf isfinite positi
 ARITHMETIC = "add sub mul div maximum minimum".split()
 OTHER_BINARY = """
 pow atan2 hypot copysign fmod remainder fmax fmin logical_and logical_or logical_xor bitwise_and
-bitwise_or bitwise_xor eq ne lt le gt ge floor_divide rsub
+bitwise_or bitwise_xor eq ne lt le gt ge rsub
 """.split()
 TERNARY = "where addcmul addcdiv lerp clamp".split()
 REDUCTIONS = "sum mean amax amin".split()
@@ -204,7 +204,7 @@ class Vocabulary:
 
     def has_one_result(self, function: str, used: tuple[str, ...]) -> bool:
         """Whether cpu's own result depends on nothing but its operands, up to rounding."""
-        if function in ("pow", "floor_divide"):  # integers that overflow
+        if function == "pow":  # integers that overflow
             return all(self.tensor(n).is_floating_point() for n in used)
         # The last elements of a row take other code on cpu, which differs for huge operands.
         if function in ("sinh", "cosh"):

@@ -238,7 +238,7 @@ class Generator(Vocabulary):
                 "torch.index_select({x}, 0, torch.zeros(2, dtype=torch.int64, device={x}.device))",
                 "torch.cat([{x}, {x}])",
                 "({x}.reshape({x}.shape[0], -1).float() @ {x}.float().flatten(1).t())",
-                "torch.roll({x}, 1, 0)",
+                "torch.flip({x}, [0])",
                 "torch.sort({x}, -1)[0]",
                 "torch.empty_like({x}).copy_({x})",
                 "torch.zeros_like({x})",
