@@ -189,6 +189,9 @@ class Vocabulary:
             return function, f"{name}, min={bounds[0]}, max={bounds[1]}", (name,)
         if function == "where":
             code, used = self.value(name)
+            dtype = self.tensor(name).dtype
+            if not used and not self.has_shape(f"torch.full((2,), {code}, dtype={dtype})", (2,)):
+                code, used = b, (b,)  # cpu alone takes a number that the dtype does not have
             return function, f"{b} != {c}, {name}, {code}", (b, c, name, *used)
         if function == "lerp":
             weight = self.pick([c, self.some_number()])

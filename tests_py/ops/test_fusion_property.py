@@ -12,7 +12,7 @@ from program_checks import failure
 from programs import shrink
 from random_programs import random_program
 
-USUAL = range(240)
+USUAL = range(400)
 BATCHES = 8
 
 
