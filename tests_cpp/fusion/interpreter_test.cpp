@@ -115,9 +115,7 @@ void expect_near_reference(const Body& body, T relative, T absolute) {
 TEST_P(InterpreterFunctionTest, IsNearTheStandardLibrarys) {
   const unsigned combinations = operand_count(op()) == 2 ? 3 : 1;
   for (unsigned uniform = 0; uniform < combinations; ++uniform) {
-    // ATen's erf of floats is a polynomial with a small absolute error.
-    const float absolute = op() == Op::kErf ? 5e-7F : 1.5e-7F;
-    expect_near_reference<float>(body_of(op(), Type::kFloat, uniform), 1e-6F, absolute);
+    expect_near_reference<float>(body_of(op(), Type::kFloat, uniform), 1e-6F, 1.5e-7F);
     expect_near_reference<double>(body_of(op(), Type::kDouble, uniform), 1e-14, 1e-15);
   }
 }

@@ -141,8 +141,9 @@ bool Program::fit_space(const Expression& expression, Draft& draft) const noexce
   return reduced == 0 && space_.reduced_dims > 0 && row_shaped(shape.sizes, space_);
 }
 
-bool Program::place(const TensorAccess& access, const Draft& draft,
-                    Location& location) const noexcept {
+// `rows_only`: it is known to be the result of a reduction, which may have lost its dimensions.
+bool Program::place(const TensorAccess& access, const Draft& draft, Location& location,
+                    bool rows_only) const noexcept {
   const Space& space = draft.space;
   const auto dims = static_cast<std::size_t>(space.dims);
   const auto item = static_cast<std::int64_t>(size_of(access.dtype));
@@ -158,15 +159,15 @@ bool Program::place(const TensorAccess& access, const Draft& draft,
     location.end = access.data + access.numel * item;
     return true;
   }
+  if (space.reduced_dims > 0 && access.contiguous && row_shaped(access.sizes, space) &&
+      (draft.rows || access.sizes.size() == dims || rows_only || access.numel == 1)) {
+    location.layout = Layout::kRow;
+    location.end = access.data + access.numel * item;
+    return true;
+  }
   if (access.numel == 1) {
     location.layout = Layout::kOne;
     location.end = access.data + item;
-    return true;
-  }
-  if (space.reduced_dims > 0 && access.contiguous && row_shaped(access.sizes, space) &&
-      (draft.rows || access.sizes.size() == dims)) {
-    location.layout = Layout::kRow;
-    location.end = access.data + access.numel * item;
     return true;
   }
   if (draft.rows) return false;
@@ -226,8 +227,8 @@ bool Program::resolve_stores(const Expression& expression, Draft& draft) noexcep
   const int dims = draft.space.dims;
   for (std::size_t i = 0; i < stores.size(); ++i) {
     Location& to = draft.stores[i];
-    if (!place(stores[i].to, draft, to)) return false;
     const bool row = expression.reduced_dims() > 0 || draft.rows;
+    if (!place(stores[i].to, draft, to, row)) return false;
     if (to.layout == Layout::kOne) {
       const std::int64_t count =
           row ? product(Sizes(draft.space.sizes)

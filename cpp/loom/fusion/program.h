@@ -132,8 +132,8 @@ class LOOM_API Program {
   struct Draft;
 
   [[nodiscard]] bool fit_space(const Expression& expression, Draft& draft) const noexcept;
-  [[nodiscard]] bool place(const TensorAccess& access, const Draft& draft,
-                           Location& location) const noexcept;
+  [[nodiscard]] bool place(const TensorAccess& access, const Draft& draft, Location& location,
+                           bool rows_only = false) const noexcept;
   [[nodiscard]] bool resolve_loads(const Expression& expression, Draft& draft) noexcept;
   [[nodiscard]] bool resolve_stores(const Expression& expression, Draft& draft) noexcept;
   [[nodiscard]] bool has_room(const Expression& expression, const Draft& draft) const noexcept;

@@ -24,7 +24,6 @@
       name, double_suffix)(loom::fusion::DoubleVector);
 LOOM_SLEEF_UNARY(LOOM_DECLARE)
 LOOM_SLEEF_ANGLE(LOOM_DECLARE)
-LOOM_DECLARE(kErf, erf, _u10, _u10)
 #undef LOOM_DECLARE
 #define LOOM_DECLARE(op, name, float_suffix, double_suffix)                     \
   extern "C" loom::fusion::FloatVector LOOM_SLEEF_FLOAT(name, float_suffix)(    \
@@ -104,29 +103,6 @@ template <class Vector, class Function>
   };
 LOOM_SLEEF_ANGLE(LOOM_DEFINE)
 #undef LOOM_DEFINE
-
-/// Abramowitz and Stegun 7.1.26 for float, with the same roundings as ATen's.
-template <>
-struct VectorMath<Op::kErf> {
-  static constexpr int kOperands = 1;
-
-  static FloatVector apply(FloatVector a) {
-    using Bits = int __attribute__((vector_size(sizeof(FloatVector))));
-    const FloatVector one = FloatVector{} + 1.0F;
-    const Bits sign = reinterpret_cast<Bits>(a) & (Bits{} + static_cast<int>(0x80000000U));
-    const auto size = reinterpret_cast<FloatVector>(reinterpret_cast<Bits>(a) ^ sign);
-    const FloatVector t = one / mul_add(FloatVector{} + 0.3275911F, size, one);
-    FloatVector series = FloatVector{} + 1.061405429F;
-    series = mul_add(series, t, FloatVector{} - 1.453152027F);
-    series = mul_add(series, t, FloatVector{} + 1.421413741F);
-    series = mul_add(series, t, FloatVector{} - 0.284496736F);
-    series = mul_add(series, t, FloatVector{} + 0.254829592F);
-    const FloatVector fall = LOOM_SLEEF_FLOAT(exp, _u10)(-(a * a));
-    const FloatVector result = mul_add(-fall * t, series, one);
-    return reinterpret_cast<FloatVector>(reinterpret_cast<Bits>(result) ^ sign);
-  }
-  static DoubleVector apply(DoubleVector a) { return LOOM_SLEEF_DOUBLE(erf, _u10)(a); }
-};
 
 template <>
 struct VectorMath<Op::kErfinv> {

@@ -21,6 +21,7 @@
   X(kAsinh, asinh, _u10, _u10) \
   X(kAcosh, acosh, _u10, _u10) \
   X(kAtanh, atanh, _u10, _u10) \
+  X(kErf, erf, _u10, _u10)     \
   X(kErfc, erfc, _u15, _u15)   \
   X(kLgamma, lgamma, _u10, _u10)
 

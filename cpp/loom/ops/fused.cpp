@@ -12,6 +12,9 @@
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
+#include <cmath>
+#include <limits>
+
 namespace loom::ops {
 namespace {
 
@@ -88,7 +91,54 @@ FusedOperator::Node FusedOperator::load_number(const at::Tensor& scalar) {
     possible_ = false;
     return {};
   }
-  return number(at::native::_local_scalar_dense_cpu(scalar));
+  return convert(at::native::_local_scalar_dense_cpu(scalar));
+}
+
+FusedOperator::Node FusedOperator::load_rounded(const at::Tensor& tensor) {
+  const Node value = load(tensor);
+  return possible_ && tensor.is_cpu() ? rounded(value) : value;
+}
+
+bool FusedOperator::holds(const c10::Scalar& value) const {
+  const auto within = [&](double most) {
+    const double size = std::abs(value.to<double>());
+    return !std::isfinite(size) || size <= most;
+  };
+  switch (common_) {
+    case DType::kBool:
+    case DType::kDouble:
+      return true;
+    case DType::kHalf:
+      return within(static_cast<double>(std::numeric_limits<c10::Half>::max()));
+    case DType::kBFloat16:
+      return within(static_cast<double>(std::numeric_limits<c10::BFloat16>::max()));
+    case DType::kFloat:
+      return within(static_cast<double>(std::numeric_limits<float>::max()));
+    default:
+      break;
+  }
+  if (value.isFloatingPoint()) return false;
+  const auto whole = value.to<std::int64_t>();
+  switch (common_) {
+    case DType::kUInt8:
+      return whole == static_cast<std::uint8_t>(whole);
+    case DType::kInt8:
+      return whole == static_cast<std::int8_t>(whole);
+    case DType::kInt16:
+      return whole == static_cast<std::int16_t>(whole);
+    case DType::kInt32:
+      return whole == static_cast<std::int32_t>(whole);
+    default:
+      return true;
+  }
+}
+
+FusedOperator::Node FusedOperator::number(const c10::Scalar& value) {
+  if (value.isComplex() || value.isSymbolic() || !holds(value)) {
+    possible_ = false;
+    return {0, type_};
+  }
+  return convert(value);
 }
 
 FusedOperator::Node FusedOperator::load(const at::Tensor& tensor) {
@@ -123,11 +173,9 @@ FusedOperator::Node FusedOperator::load_part(const at::Tensor& tensor, int part)
   return expression_.load(*from);
 }
 
-FusedOperator::Node FusedOperator::number(const c10::Scalar& value) {
-  if (value.isComplex() || value.isSymbolic()) {
-    possible_ = false;
-    return {0, type_};
-  }
+// What the dtype cannot hold wraps around.
+FusedOperator::Node FusedOperator::convert(const c10::Scalar& value) {
+  if (!possible_) return {0, type_};
   switch (type_) {
     case Type::kMask:
       return expression_.number(value.to<double>() != 0);

@@ -39,11 +39,14 @@ class FusedOperator {
 
   /// A device tensor's elements, or a zero-dimensional CPU tensor's number, as `common`.
   Node load(const at::Tensor& tensor);
+  /// The same, a number rounded to `common` like an element.
+  Node load_rounded(const at::Tensor& tensor);
   /// As its own dtype: masks, indices.
   Node load_as_is(const at::Tensor& tensor);
   /// The real (0) or imaginary (1) parts of a complex tensor, in the precision of the computation.
   Node load_part(const at::Tensor& tensor, int part);
-  /// A number in the precision of the computation.
+  /// A number in the precision of the computation. Gives up on one that `common` cannot hold: ATen
+  /// has its own words for that.
   Node number(const c10::Scalar& value);
   Node number(double value) { return expression_.number(type_, value); }
 
@@ -77,6 +80,8 @@ class FusedOperator {
 
  private:
   Node load_number(const at::Tensor& scalar);
+  Node convert(const c10::Scalar& value);
+  [[nodiscard]] bool holds(const c10::Scalar& value) const;
   [[nodiscard]] std::optional<fusion::TensorAccess> access(const at::Tensor& tensor,
                                                            std::optional<fusion::DType> dtype,
                                                            bool writes);

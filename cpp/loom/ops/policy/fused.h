@@ -88,13 +88,22 @@ struct Binary {
   }
 };
 
-/// The same for floating-point numbers only.
+/// The same for floating-point numbers only; a number beside them is one of their dtype.
 template <Op kOp>
 struct BinaryFloat {
   static void emit(FusedOperator& f, const Tensor& to, const Tensor& self, const Tensor& other) {
     if (!f.floating()) return f.give_up();
+    const Node a = f.load_rounded(self);
+    f.store(f.apply(kOp, a, f.load_rounded(other)), to);
+  }
+};
+
+/// Quotients: a number beside them keeps the precision of the computation.
+struct Div {
+  static void emit(FusedOperator& f, const Tensor& to, const Tensor& self, const Tensor& other) {
+    if (!f.floating()) return f.give_up();
     const Node a = f.load(self);
-    f.store(f.apply(kOp, a, f.load(other)), to);
+    f.store(f.div(a, f.load(other)), to);
   }
 };
 
@@ -102,8 +111,8 @@ struct BinaryFloat {
 template <Op kOp, Op kForMask>
 struct Extremum {
   static void emit(FusedOperator& f, const Tensor& to, const Tensor& self, const Tensor& other) {
-    const Node a = f.rounded(f.load(self));
-    f.store(f.apply(f.mask() ? kForMask : kOp, a, f.rounded(f.load(other))), to);
+    const Node a = f.load_rounded(self);
+    f.store(f.apply(f.mask() ? kForMask : kOp, a, f.load_rounded(other)), to);
   }
 };
 
@@ -125,14 +134,14 @@ struct Add {
   static void emit(FusedOperator& f, const Tensor& to, const Tensor& self, const Tensor& other,
                    const Scalar& alpha, int sign) {
     if (alpha.isComplex() || alpha.isSymbolic()) return f.give_up();
-    const Node a = f.load(self), b = f.load(other);
+    const Node a = f.load_rounded(self), b = f.load_rounded(other);
     if (f.mask()) {
       if (sign < 0 || !alpha.equal(1)) return f.give_up();
       return f.store(f.apply(Op::kOr, a, b), to);
     }
     if (alpha.equal(1)) return f.store(f.apply(sign < 0 ? Op::kSub : Op::kAdd, a, b), to);
     if (f.floating()) {
-      const Node factor = f.number(sign * alpha.to<double>());
+      const Node factor = f.rounded(f.number(Scalar(sign * alpha.to<double>())));
       return f.store(f.apply(Op::kMulAdd, b, factor, a), to);
     }
     if (sign < 0) return f.give_up();
@@ -154,7 +163,9 @@ struct DivMode {
     if (!f.floating() || (mode && *mode != "trunc")) return f.give_up();
     const Node a = f.load(self);
     const Node quotient = f.div(a, f.load(other));
-    f.store(mode ? f.apply(Op::kTrunc, f.rounded(quotient)) : quotient, to);
+    if (!mode) return f.store(quotient, to);
+    // Beside a number the quotient keeps the precision of the computation.
+    f.store(f.apply(Op::kTrunc, other.is_cpu() ? quotient : f.rounded(quotient)), to);
   }
 };
 
@@ -162,10 +173,10 @@ struct DivMode {
 template <Op kOp>
 struct Compare {
   static void emit(FusedOperator& f, const Tensor& to, const Tensor& self, const Tensor& other) {
-    emit(f, to, f.rounded(f.load(self)), f.rounded(f.load(other)));
+    emit(f, to, f.load_rounded(self), f.load_rounded(other));
   }
   static void emit(FusedOperator& f, const Tensor& to, const Tensor& self, const Scalar& other) {
-    emit(f, to, f.rounded(f.load(self)), f.rounded(f.number(other)));
+    emit(f, to, f.load_rounded(self), f.rounded(f.number(other)));
   }
   static void emit(FusedOperator& f, const Tensor& to, Node a, Node b) {
     if (f.mask() && kOp != Op::kEq && kOp != Op::kNe) {
@@ -198,22 +209,23 @@ struct Where {
   static void emit(FusedOperator& f, const Tensor& to, const Tensor& condition, const Tensor& self,
                    const Tensor& other) {
     const Node mask = f.to(Type::kMask, f.load_as_is(condition));
-    const Node a = f.rounded(f.load(self));
-    f.store(f.where(mask, a, f.rounded(f.load(other))), to);
+    const Node a = f.load_rounded(self);
+    f.store(f.where(mask, a, f.load_rounded(other)), to);
   }
 };
 
+// Of a bound and a value that are equal (two zeros) the value is kept: it comes second.
 struct ClampMin {
   static void emit(FusedOperator& f, const Tensor& to, const Tensor& self, const Scalar& min) {
     if (f.mask()) return f.give_up();
-    f.store(f.apply(Op::kMaximum, f.load(self), f.rounded(f.number(min))), to);
+    f.store(f.apply(Op::kMaximum, f.rounded(f.number(min)), f.load(self)), to);
   }
 };
 
 struct ClampMax {
   static void emit(FusedOperator& f, const Tensor& to, const Tensor& self, const Scalar& max) {
     if (f.mask()) return f.give_up();
-    f.store(f.apply(Op::kMinimum, f.load(self), f.rounded(f.number(max))), to);
+    f.store(f.apply(Op::kMinimum, f.rounded(f.number(max)), f.load(self)), to);
   }
 };
 
@@ -222,8 +234,8 @@ struct Clamp {
                    const std::optional<Scalar>& min, const std::optional<Scalar>& max) {
     if (f.mask()) return f.give_up();
     Node value = f.load(self);
-    if (min) value = f.apply(Op::kMaximum, value, f.rounded(f.number(*min)));
-    if (max) value = f.apply(Op::kMinimum, value, f.rounded(f.number(*max)));
+    if (min) value = f.apply(Op::kMaximum, f.rounded(f.number(*min)), value);
+    if (max) value = f.apply(Op::kMinimum, f.rounded(f.number(*max)), value);
     f.store(value, to);
   }
 };
@@ -235,10 +247,17 @@ struct PowScalar {
     const Node x = f.load(self);
     const double e = exponent.to<double>();
     Node value = x;
+    const auto square = [&] {
+      // ATen's vectors of bfloat16 round in between, those of half do not.
+      const Node product = f.mul(x, x);
+      return f.common() == fusion::DType::kBFloat16 ? f.rounded(product) : product;
+    };
     if (e == 2) {
       value = f.mul(x, x);
     } else if (e == 3) {
-      value = f.mul(f.mul(x, x), x);
+      value = f.mul(square(), x);
+    } else if (std::abs(e) == 0.5 && f.common() == fusion::DType::kHalf) {
+      value = f.apply(Op::kPow, x, f.number(e));
     } else if (e == 0.5) {
       value = f.apply(Op::kSqrt, x);
     } else if (e == -0.5) {
@@ -246,11 +265,11 @@ struct PowScalar {
     } else if (e == -1) {
       value = f.apply(Op::kReciprocal, x);
     } else if (e == -2) {
-      value = f.apply(Op::kReciprocal, f.mul(x, x));
+      value = f.apply(Op::kReciprocal, square());
     } else if (e == 0 || e == 1) {
       return f.give_up();  // a fill and a copy
     } else {
-      value = f.apply(Op::kPow, x, f.number(e));
+      value = f.apply(Op::kPow, x, f.rounded(f.number(exponent)));
     }
     f.store(value, to);
   }
@@ -262,7 +281,7 @@ struct Addcmul {
     if (!f.floating()) return f.give_up();
     const Node a = f.load(self), b = f.load(tensor1);
     const Node scaled = value.equal(1) ? b : f.mul(f.number(value), b);
-    f.store(f.add(a, f.mul(scaled, f.load(tensor2))), to);
+    f.store(f.apply(Op::kMulAdd, scaled, f.load(tensor2), a), to);
   }
 };
 
@@ -389,7 +408,7 @@ struct ThresholdBackward {
                    const Scalar& threshold) {
     if (f.mask()) return f.give_up();
     const Node g = f.load(grad), x = f.load(self);
-    const Node below = f.apply(Op::kLe, x, f.rounded(f.number(threshold)));
+    const Node below = f.apply(Op::kLe, x, f.number(threshold));
     f.store(f.where(below, f.number(c10::Scalar(0)), g), to);
   }
 };
