@@ -670,7 +670,7 @@ def test_small_host_tensors_are_captured_by_value_and_pinned_ones_by_address():
 
 def test_dump_lists_the_commands(tmp_path):
     x = torch.ones(4, device=DEVICE)
-    graph, _ = capture(lambda: x.mul(2).relu())
+    graph, _ = capture(lambda: x.mul(2).cumsum(0).relu())
     graph.enable_debug_mode()
     graph.debug_dump(str(tmp_path / "graph.dot"))
     text = (tmp_path / "graph.dot").read_text()

@@ -32,7 +32,7 @@ def test_work_from_before_is_not_in_it_and_work_in_flight_is():
     x = torch.full((256, 256), 1.0 / 256, device="loom:1")
     for _ in range(20):
         x.exp()
-    with profile(activities=BOTH) as prof:
+    with profile(activities=BOTH) as prof, torch.loom.fusion(False):
         for _ in range(20):
             x.sin()
     assert [e.name for e in on_device(prof)] == ["sin"] * 20
@@ -47,12 +47,23 @@ def test_two_profiles_one_after_the_other():
         assert average(prof, f"aten::{name}").self_device_time_total > 0
 
 
+def test_a_fused_program_is_one_row_that_names_its_operators():
+    x = torch.ones(1000, device="loom")
+    with profile(activities=BOTH) as prof:
+        y = torch.relu(x * 2 + 1)
+        torch.loom.synchronize()
+    rows = [e.name for e in on_device(prof)]
+    assert y.sum().item() == 3000
+    assert ", ".join(row.removeprefix("fused: ") for row in rows) == "mul, add, relu"
+
+
 def test_launches_of_other_threads_are_rows_of_theirs():
     x = torch.ones(8, device="loom")
 
     def launch():
-        for _ in range(50):
-            x.cos()
+        with torch.loom.fusion(False):
+            for _ in range(50):
+                x.cos()
 
     with profile(activities=BOTH) as prof:
         threads = [threading.Thread(target=launch) for _ in range(2)]
@@ -136,8 +147,9 @@ def test_a_full_buffer_warns_with_the_number_of_missing_commands(run, tmp_path):
         from torch.profiler import ProfilerActivity, profile
         x = torch.ones(1, device="loom")
         with profile(activities=[ProfilerActivity.LOOM]) as prof:
-            for _ in range(20000):
-                x.add_(1)
+            with torch.loom.fusion(False):
+                for _ in range(20000):
+                    x.add_(1)
         kernels = [e for e in prof.events() if e.name == "add_" or e.name == "add"]
         assert 1000 < len(kernels) < 20000, len(kernels)
         assert x.item() == 20001

@@ -27,7 +27,7 @@ def end(event):
 def test_copies_and_fills_have_kinds_and_bytes(tmp_path):
     host = torch.ones(1000)
     pinned = torch.empty(1000, pin_memory=True)
-    with profile(activities=BOTH) as prof:
+    with profile(activities=BOTH) as prof, torch.loom.fusion(False):
         x = host.to("loom")
         y = x.clone()
         y.zero_()

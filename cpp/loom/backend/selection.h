@@ -17,7 +17,9 @@ class Queue;
 
 namespace detail {
 
-inline constexpr int kMaxDevices = std::numeric_limits<c10::DeviceIndex>::max();
+// A table of all is small: libraries that are opened late share little static thread-local storage.
+inline constexpr int kMaxDevices = 32;
+static_assert(kMaxDevices <= std::numeric_limits<c10::DeviceIndex>::max());
 
 /// The part that every launch reads. `queue` is the current queue of `device`, or null while that
 /// is still the default queue of a device that this thread has not used yet.

@@ -31,7 +31,8 @@ IndependentScope::IndependentScope() noexcept : before_(std::exchange(t_independ
 IndependentScope::~IndependentScope() { t_independent = before_; }
 bool IndependentScope::active() noexcept { return t_independent; }
 
-void ProgramSet::reset() {
+void ProgramSet::reset(bool traced) {
+  traced_ = traced;
   count_ = 0;
   indexed_ = false;
   ranges_.clear();

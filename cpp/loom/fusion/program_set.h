@@ -27,8 +27,9 @@ class LOOM_API ProgramSet final : public OpenCommand {
 
   ProgramSet() = default;
 
-  /// Makes it empty and open.
-  void reset();
+  /// Makes it empty and open. `traced`: profiles know of its command.
+  void reset(bool traced);
+  [[nodiscard]] bool traced() const noexcept { return traced_; }
 
   /// Adds the operator to the program that it belongs to, or returns false and changes nothing.
   /// One that is independent (expression.h) and shares no memory with any program gets a new one.
@@ -63,6 +64,7 @@ class LOOM_API ProgramSet final : public OpenCommand {
 
   std::vector<std::unique_ptr<Program>> programs_;  // kept for the next use; count_ are in use
   std::size_t count_ = 0;
+  bool traced_ = false;
   bool indexed_ = false;  ///< only a set of several programs must know who uses what
   std::map<const std::byte*, Range> ranges_;
   // Release in close(), acquire in closed().

@@ -5,6 +5,7 @@
 #include "loom/base/mutex.h"
 #include "loom/device/address.h"
 #include "loom/device/cores.h"
+#include "loom/device/thread.h"
 #include "loom/fusion/executor.h"
 #include "loom/fusion/kernel_cache.h"
 #include "loom/fusion/plan.h"
@@ -112,6 +113,7 @@ class RunPrograms {
     std::string text = "fused:";
     const auto programs = set_->programs();
     const auto operators = programs[0]->operators();
+    if (programs.size() == 1 && operators.size() == 1) return operators[0];
     for (std::size_t i = 0; i < std::min(operators.size(), kMostOperators); ++i) {
       text += (i == 0 ? " " : ", ") + std::string(operators[i]);
     }
@@ -184,14 +186,18 @@ bool enabled() noexcept { return t_enabled; }
 void set_enabled(bool enabled) noexcept { t_enabled = enabled; }
 
 bool record(Queue& queue, const Expression& expression) {
+  // A trace has no record of what was submitted before it began, so nothing is added to that.
+  using loom::detail::ProcessState;
+  const bool traced = loom::detail::process_state() == ProcessState::kTraced;
   if (t_enabled) [[likely]] {
     const bool appended = queue.with_open([&](OpenCommand* open) {
-      return open != nullptr && static_cast<ProgramSet*>(open)->append(expression);
+      auto* const set = static_cast<ProgramSet*>(open);
+      return set != nullptr && set->traced() == traced && set->append(expression);
     });
     if (appended) return true;
   }
   std::unique_ptr<ProgramSet> fresh = Pool::instance().take();
-  fresh->reset();
+  fresh->reset(traced);
   ProgramSet& set = *fresh;
   if (!set.append(expression)) {
     Pool::instance().give_back(std::move(fresh));

@@ -25,7 +25,8 @@ void dump(CapturedGraph& graph, const std::string& path) {
   graph.for_each([&](const Command& command) {
     AccessList accesses;
     command.accesses(accesses);
-    file << "  n" << number << " [label=\"" << command.name();
+    const char* const label = command.label();
+    file << "  n" << number << " [label=\"" << (label != nullptr ? label : command.name());
     write_accesses(file, accesses);
     file << "\"];\n";
     if (number > 0) file << "  n" << number - 1 << " -> n" << number << ";\n";
