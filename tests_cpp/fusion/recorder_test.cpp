@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/fusion/recorder.h"
 
+#include "loom/base/check.h"
 #include "loom/device/command_trace.h"
 #include "loom/device/event.h"
 #include "loom/fusion/freed.h"
@@ -8,10 +9,13 @@
 
 #include <gtest/gtest.h>
 
+#include "support/child.h"
 #include "support/fused.h"
 #include "support/gate.h"
 #include "support/queues.h"
 #include "support/threads.h"
+#include <sys/wait.h>
+#include <unistd.h>
 
 namespace loom::fusion {
 namespace {
@@ -213,6 +217,31 @@ TEST_F(RecorderTest, TheReportTellsWhatRan) {
   EXPECT_EQ(report[0].elements, 300u);
   EXPECT_EQ(report[0].bytes, 3 * 300 * sizeof(float));
   EXPECT_EQ(report[0].unfused_bytes, 6 * 300 * sizeof(float));
+}
+
+using RecorderChildTest = testing::ChildTest;
+
+TEST_F(RecorderChildTest, AForkedChildAddsNothingToTheParentsOpenProgram) {
+  EXPECT_EXIT(testing::finish([] {
+                Cores cores(1);
+                Queue queue(QueueId{0, 0, 0}, cores);
+                testing::Gate gate;
+                queue.submit("gate", [&] { gate.pass(); });
+                FusedTensor a({100}, 1), b({100}, 2), c({100});
+                const auto add = [&] {
+                  return record(queue, binary(Op::kAdd, c.access(), a.access(), b.access()));
+                };
+                ASSERT_TRUE(add());
+                const pid_t child = fork();
+                if (child == 0) testing::finish([&] { EXPECT_THROW((void)add(), Error); });
+                int status = 0;
+                EXPECT_EQ(waitpid(child, &status, 0), child);
+                EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+                gate.open();
+                queue.synchronize();
+                EXPECT_EQ(c[99], 3);
+              }),
+              ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

@@ -39,6 +39,12 @@ void ProgramSet::reset(bool traced) {
   closed_.store(false, std::memory_order_relaxed);  // relaxed: nobody else has the set
 }
 
+void ProgramSet::trim() noexcept {
+  constexpr std::size_t kKept = 8;
+  if (programs_.size() > kKept) programs_.resize(kKept);
+  count_ = 0;
+}
+
 Program& ProgramSet::add_program() {
   if (count_ == programs_.size()) programs_.push_back(std::make_unique<Program>());
   Program& program = *programs_[count_++];

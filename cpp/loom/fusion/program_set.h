@@ -30,6 +30,8 @@ class LOOM_API ProgramSet final : public OpenCommand {
   /// Makes it empty and open. `traced`: profiles know of its command.
   void reset(bool traced);
   [[nodiscard]] bool traced() const noexcept { return traced_; }
+  /// Gives back the memory of all programs but a few, for a set that waits to be used again.
+  void trim() noexcept;
 
   /// Adds the operator to the program that it belongs to, or returns false and changes nothing.
   /// One that is independent (expression.h) and shares no memory with any program gets a new one.

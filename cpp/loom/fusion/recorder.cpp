@@ -40,6 +40,7 @@ class Pool {
     return std::make_unique<ProgramSet>();
   }
   void give_back(std::unique_ptr<ProgramSet> set) noexcept {
+    set->trim();
     MutexLock lock(mutex_);
     if (spare_.size() < spare_.capacity()) spare_.push_back(std::move(set));
   }
@@ -188,7 +189,11 @@ void set_enabled(bool enabled) noexcept { t_enabled = enabled; }
 bool record(Queue& queue, const Expression& expression) {
   // A trace has no record of what was submitted before it began, so nothing is added to that.
   using loom::detail::ProcessState;
-  const bool traced = loom::detail::process_state() == ProcessState::kTraced;
+  const ProcessState state = loom::detail::process_state();
+  // The parent's open program has no worker here, and its lock may have been inherited as taken.
+  if (state == ProcessState::kForked) [[unlikely]]
+    check_not_forked();
+  const bool traced = state == ProcessState::kTraced;
   if (t_enabled) [[likely]] {
     const bool appended = queue.with_open([&](OpenCommand* open) {
       auto* const set = static_cast<ProgramSet*>(open);
