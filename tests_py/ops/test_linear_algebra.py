@@ -210,3 +210,19 @@ def test_gradients():
     for dim in (0, 1, 2):
         gradients_agree(lambda x, d=dim: torch.softmax(x, d), numbers(20, 30, 40))
         gradients_agree(lambda x, d=dim: torch.log_softmax(x, d), numbers(20, 30, 40))
+
+
+@pytest.mark.parametrize(
+    ("function", "left", "right"),
+    [
+        (torch.bmm, (0, 1, 3), (0, 3, 1)),
+        (torch.bmm, (0, 1, 3), (0, 3, 4)),
+        (torch.bmm, (2, 1, 3), (2, 3, 0)),
+        (torch.mm, (1, 3), (3, 0)),
+        (torch.mm, (0, 3), (3, 1)),
+        (torch.mm, (1, 0), (0, 1)),
+        (torch.mv, (0, 3), (3,)),
+    ],
+)
+def test_products_without_elements(function, left, right):
+    agrees(function, torch.ones(left), torch.ones(right))

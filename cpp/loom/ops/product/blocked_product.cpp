@@ -340,7 +340,7 @@ void run(Grid& grid, Problem<T> p) {
 
 template <class T>
 bool suits(const at::Tensor& result, const at::Tensor& left, const at::Tensor& right) {
-  if (!can_multiply<T>()) return false;
+  if (!can_multiply<T>() || result.numel() == 0 || left.numel() == 0) return false;
   const auto view = [](const at::Tensor& tensor) {
     // Addresses count only in what they are divisible by, which is the same on loom.
     return operand<const T>(const_cast<void*>(tensor.const_data_ptr()), tensor.sizes(),
