@@ -40,4 +40,8 @@ KNOWN: dict[tuple[str, str, str, str], str] = {
         "strides of gradients: PyTorch's fake result of this operator has those of the inputs, and "
         "compiled graphs count on it; cpu has another operator, which transposes"
     ),
+    ("op_db", "linalg.householder_product", "second_gradient", "float32"): (
+        "rounding: values reach 1e12 in a sample, where float32's own results on cpu are farther "
+        "from those in float64 than loom's"
+    ),
 }
