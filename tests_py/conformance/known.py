@@ -44,4 +44,7 @@ KNOWN: dict[tuple[str, str, str, str], str] = {
         "rounding: values reach 1e12 in a sample, where float32's own results on cpu are farther "
         "from those in float64 than loom's"
     ),
+    ("op_db", "nn.functional.gelu", "out", "float32"): (
+        "an out= that is not contiguous: cpu's kernel leaves it as it was, loom writes it"
+    ),
 }
