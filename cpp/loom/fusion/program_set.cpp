@@ -36,6 +36,7 @@ void ProgramSet::reset(bool traced) {
   count_ = 0;
   indexed_ = false;
   ranges_.clear();
+  elements_.store(0, std::memory_order_relaxed);
   closed_.store(false, std::memory_order_relaxed);  // relaxed: nobody else has the set
 }
 
@@ -71,7 +72,9 @@ bool ProgramSet::append(const Expression& expression) {
 }
 
 bool ProgramSet::append_to(std::size_t program, const Expression& expression) {
+  const bool first = programs_[program]->operators().empty();
   if (!programs_[program]->append(expression)) return false;
+  if (first) elements_.fetch_add(programs_[program]->space().numel, std::memory_order_relaxed);
   if (indexed_) add_ranges(expression, program);
   appended_.fetch_add(1, std::memory_order_relaxed);
   return true;

@@ -45,6 +45,11 @@ class LOOM_API ProgramSet final : public OpenCommand {
     return appended_.load(std::memory_order_relaxed);  // relaxed: a sign of life, nothing more
   }
 
+  /// Of all programs' spaces. Any thread may ask.
+  [[nodiscard]] std::int64_t elements() const noexcept {
+    return elements_.load(std::memory_order_relaxed);  // relaxed: an estimate
+  }
+
   [[nodiscard]] std::span<const std::unique_ptr<Program>> programs() const noexcept {
     return {programs_.data(), count_};
   }
@@ -72,6 +77,7 @@ class LOOM_API ProgramSet final : public OpenCommand {
   // Release in close(), acquire in closed().
   std::atomic<bool> closed_{false};
   std::atomic<std::uint32_t> appended_{0};
+  std::atomic<std::int64_t> elements_{0};
 };
 
 /// While it lives, operators that this thread records are independent: those of one call that works

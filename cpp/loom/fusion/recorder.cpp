@@ -60,11 +60,12 @@ class Pool {
 };
 
 /// How long a worker waits for another operator: a little longer than a host program takes to call
-/// the next one, and not longer than a fraction of what the program takes to run.
+/// the next one, and not longer than a fraction of what the programs take to run. An optimiser
+/// computes with a hundred host numbers between two operators.
 std::int64_t patience_ns(const ProgramSet& set) noexcept {
-  constexpr std::int64_t kLeast = 5'000, kMost = 50'000;
+  constexpr std::int64_t kLeast = 5'000, kMost = 400'000;
   constexpr double kNsPerElement = 0.1;  // a fraction of what one takes at least
-  const auto numel = static_cast<double>(set.programs()[0]->space().numel);
+  const auto numel = static_cast<double>(set.elements());
   return std::clamp(static_cast<std::int64_t>(numel * kNsPerElement), kLeast, kMost);
 }
 
@@ -89,8 +90,7 @@ struct Workspace {
 
 class RunPrograms {
  public:
-  explicit RunPrograms(std::unique_ptr<ProgramSet> set)
-      : set_(std::move(set)), patience_ns_(patience_ns(*set_)) {}
+  explicit RunPrograms(std::unique_ptr<ProgramSet> set) : set_(std::move(set)) {}
   RunPrograms(RunPrograms&&) noexcept = default;
   RunPrograms& operator=(RunPrograms&&) noexcept = default;
   ~RunPrograms() {
@@ -142,7 +142,7 @@ class RunPrograms {
   void await_close(Queue& queue) const {
     ProgramSet& set = *set_;
     for (std::uint32_t seen = set.appended(); !set.closed(); seen = set.appended()) {
-      if (spin_until([&] { return set.closed(); }, patience_ns_)) return;
+      if (spin_until([&] { return set.closed(); }, patience_ns(set))) return;
       if (set.appended() == seen) queue.seal(set);
     }
   }
@@ -178,7 +178,6 @@ class RunPrograms {
   }
 
   std::unique_ptr<ProgramSet> set_;
-  std::int64_t patience_ns_;
 };
 
 }  // namespace
