@@ -2,6 +2,7 @@
 #include "loom/device/cores.h"
 
 #include "loom/base/check.h"
+#include "loom/base/float_mode.h"
 #include "loom/base/futex.h"
 #include "loom/base/mutex.h"
 #include "loom/base/options.h"
@@ -51,10 +52,13 @@ struct alignas(64) Slot {
 
   std::atomic<std::uint32_t> entered{kClosed};  // the publisher's futex
   std::atomic<int> priority{0};                 // a hint for choosing: relaxed
+  // Read before a host enters: relaxed. It may be the last grid's; so it is looked at again inside.
+  std::atomic<bool> by_any{false};
   // Written by the publisher while the slot is closed and nobody is inside.
   BlockFunction function = nullptr;
   void* context = nullptr;
   std::int64_t blocks = 0;
+  FloatMode float_mode{};    // the publisher's: results depend on nobody else's
   std::exception_ptr error;  // written by the one who changes `failed` to true
   std::atomic<bool> failed{false};
   int share_count = 1;
@@ -167,6 +171,7 @@ struct Cores::State {
   std::atomic<std::uint32_t> signal{0};
   std::atomic<int> sleepers{0};
   std::atomic<int> spinners{0};
+  std::atomic<int> hosts{0};  // that wait and look for blocks; a hint like `spinners`
   std::atomic<bool> stop{false};
   std::int64_t worker_spin_ns = 0;
   std::int64_t helper_spin_ns = 0;
@@ -180,12 +185,15 @@ struct Cores::State {
 
   void start(const std::vector<int>& cpus, int device);
   int take_slot() noexcept;
-  void publish(int index, std::int64_t blocks, BlockFunction function, void* context, int priority);
+  void publish(int index, std::int64_t blocks, BlockFunction function, void* context, int priority,
+               RunBy by);
   void wake(std::int64_t useful) noexcept;
   void stop_helpers() noexcept;
   void help(int rank);
   bool help_once(int rank, std::uint32_t seen) noexcept;
-  int best_open_slot() const noexcept;
+  bool help_as_host(std::uint32_t seen) noexcept;
+  void run_blocks(int index, int rank, std::uint32_t seen) noexcept;
+  int best_open_slot(RunBy by) const noexcept;
   void idle(std::uint32_t seen) noexcept;
 };
 
@@ -218,24 +226,28 @@ int Cores::State::take_slot() noexcept {
 }
 
 void Cores::State::publish(int index, std::int64_t blocks, BlockFunction function, void* context,
-                           int priority) {
+                           int priority, RunBy by) {
   Slot& slot = slots[static_cast<std::size_t>(index)];
   slot.function = function;
   slot.context = context;
   slot.failed.store(false, std::memory_order_relaxed);
   slot.divide(blocks, cores);
   slot.priority.store(priority, std::memory_order_relaxed);
+  slot.by_any.store(by == RunBy::kAny, std::memory_order_relaxed);
+  if (by == RunBy::kAny) slot.float_mode = FloatMode::current();
   slot.entered.fetch_and(~Slot::kClosed, std::memory_order_release);
   open.fetch_or(std::uint64_t{1} << index, std::memory_order_relaxed);
   // No wake is missed: a helper counts itself in `sleepers`, then the kernel compares `signal`;
   // here `signal` changes, then `sleepers` is read; both sides are sequentially consistent.
   signal.fetch_add(1, std::memory_order_seq_cst);
-  wake(std::min<std::int64_t>(blocks - 1, helpers));
+  std::int64_t useful = std::min<std::int64_t>(blocks - 1, helpers);
+  if (by == RunBy::kAny) useful -= hosts.load(std::memory_order_relaxed);
+  wake(useful);
 }
 
 void Cores::State::wake(std::int64_t useful) noexcept {
   const int asleep = sleepers.load(std::memory_order_seq_cst);
-  if (asleep == 0) return;
+  if (asleep == 0 || useful <= 0) return;
   // A helper counted as spinning looks at `signal` once more before it sleeps. Relaxed: a wake too
   // many or too few is made good by the helpers, which wake each other while there is work.
   useful -= spinners.load(std::memory_order_relaxed);
@@ -258,13 +270,14 @@ void Cores::State::help(int rank) {
   }
 }
 
-int Cores::State::best_open_slot() const noexcept {
+int Cores::State::best_open_slot(RunBy by) const noexcept {
   int best = -1;
   int best_priority = 0;
   for (std::uint64_t mask = open.load(std::memory_order_relaxed); mask != 0; mask &= mask - 1) {
     const int index = std::countr_zero(mask);
-    const int priority =
-        slots[static_cast<std::size_t>(index)].priority.load(std::memory_order_relaxed);
+    const Slot& slot = slots[static_cast<std::size_t>(index)];
+    if (by == RunBy::kAny && !slot.by_any.load(std::memory_order_relaxed)) continue;
+    const int priority = slot.priority.load(std::memory_order_relaxed);
     if (best < 0 || priority < best_priority) {
       best = index;
       best_priority = priority;
@@ -275,23 +288,42 @@ int Cores::State::best_open_slot() const noexcept {
 
 // Runs blocks of the most urgent grid, until it has no more or another grid is published.
 bool Cores::State::help_once(int rank, std::uint32_t seen) noexcept {
-  const int index = best_open_slot();
+  const int index = best_open_slot(RunBy::kDevice);
   if (index < 0) return false;
   Slot& slot = slots[static_cast<std::size_t>(index)];
   if (!slot.enter()) return true;
   wake(slot.unclaimed() - 1);
+  run_blocks(index, rank, seen);
+  slot.leave();
+  return true;
+}
+
+// The same on a thread of the host, with the publisher's floating-point mode.
+bool Cores::State::help_as_host(std::uint32_t seen) noexcept {
+  const int index = best_open_slot(RunBy::kAny);
+  if (index < 0) return false;
+  Slot& slot = slots[static_cast<std::size_t>(index)];
+  if (!slot.enter()) return true;
+  if (slot.by_any.load(std::memory_order_relaxed)) {
+    const FloatModeGuard mode(slot.float_mode);
+    run_blocks(index, cores - 1, seen);
+  }
+  slot.leave();
+  return true;
+}
+
+void Cores::State::run_blocks(int index, int rank, std::uint32_t seen) noexcept {
+  Slot& slot = slots[static_cast<std::size_t>(index)];
   int share = slot.home(rank, cores);
   std::int64_t block = 0;
   for (;;) {
     if (!slot.claim(&share, &block)) {
       open.fetch_and(~(std::uint64_t{1} << index), std::memory_order_relaxed);
-      break;
+      return;
     }
     slot.run_block(block);
-    if (signal.load(std::memory_order_relaxed) != seen) break;
+    if (signal.load(std::memory_order_relaxed) != seen) return;
   }
-  slot.leave();
-  return true;
 }
 
 void Cores::State::idle(std::uint32_t seen) noexcept {
@@ -323,7 +355,8 @@ Cores::~Cores() {
   threads.clear();  // joins
 }
 
-void Cores::run_erased(std::int64_t blocks, BlockFunction function, void* context, int priority) {
+void Cores::run_erased(std::int64_t blocks, BlockFunction function, void* context, int priority,
+                       RunBy by) {
   const bool alone = blocks <= 1 || count_ == 1 || t_inside_block;
   int index = -1;
   if (!alone) {
@@ -338,7 +371,7 @@ void Cores::run_erased(std::int64_t blocks, BlockFunction function, void* contex
   State& state = *state_;
   Slot& slot = state.slots[static_cast<std::size_t>(index)];
   const std::uint64_t bit = std::uint64_t{1} << index;
-  state.publish(index, blocks, function, context, priority);
+  state.publish(index, blocks, function, context, priority, by);
   int share = 0;
   std::int64_t block = 0;
   while (slot.claim(&share, &block)) slot.run_block(block);
@@ -347,6 +380,32 @@ void Cores::run_erased(std::int64_t blocks, BlockFunction function, void* contex
   std::exception_ptr error = std::exchange(slot.error, nullptr);
   state.free.fetch_or(bit, std::memory_order_release);
   if (error != nullptr) std::rethrow_exception(std::move(error));
+}
+
+bool Cores::help_until_erased(DoneFunction done, const void* context, std::int64_t limit_ns) {
+  State& state = *state_;
+  if (done(context)) return true;
+  if (count_ == 1 || limit_ns <= 0) return false;
+  // Relaxed, as `spinners`: a grid that finds no helper awake is run by its publisher alone.
+  state.hosts.fetch_add(1, std::memory_order_relaxed);
+  bool is_done = false;
+  for (bool idle = false; !is_done && !idle;) {
+    const std::uint32_t seen = state.signal.load(std::memory_order_acquire);
+    if (state.help_as_host(seen)) {
+      is_done = done(context);
+      continue;
+    }
+    const auto changed = [&] {
+      is_done = done(context);
+      return is_done || state.signal.load(std::memory_order_relaxed) != seen;
+    };
+    idle = !spin_until(changed, limit_ns);
+  }
+  state.hosts.fetch_sub(1, std::memory_order_relaxed);
+  // A grid that counted on this thread has others to help it.
+  const int left = state.best_open_slot(RunBy::kDevice);
+  if (left >= 0) state.wake(1);
+  return is_done;
 }
 
 }  // namespace loom

@@ -16,6 +16,12 @@
 
 namespace loom {
 
+/// Who may run the blocks of a grid.
+enum class RunBy : std::uint8_t {
+  kDevice,  ///< the device's threads: blocks may rely on how those are set up
+  kAny,     ///< host threads that wait, too: blocks call nothing that has settings of its thread
+};
+
 class LOOM_API Cores {
  public:
   /// `count` cores: the calling worker and up to count - 1 threads of its own, which run on the
@@ -37,19 +43,33 @@ class LOOM_API Cores {
   /// Throws: the first exception of a block, after all claimed blocks have ended; blocks not yet
   /// claimed then are skipped.
   template <class Body>
-  void run(std::int64_t blocks, Body&& body, int priority = 0) {
+  void run(std::int64_t blocks, Body&& body, int priority = 0, RunBy by = RunBy::kDevice) {
     using Function = std::remove_reference_t<Body>;
     run_erased(
         blocks,
         [](void* context, std::int64_t block) { (*static_cast<Function*>(context))(block); },
-        const_cast<void*>(static_cast<const void*>(&body)), priority);
+        const_cast<void*>(static_cast<const void*>(&body)), priority, by);
+  }
+
+  /// For a host thread that waits: runs blocks of grids that any thread may run until `done()`, or
+  /// until none was to be had for about `limit_ns`; returns whether it is done. `done` is called
+  /// often, and at least once. Meanwhile such grids wake no core that sleeps for its sake.
+  template <class Done>
+  bool help_until(Done&& done, std::int64_t limit_ns) {
+    using Function = std::remove_reference_t<Done>;
+    return help_until_erased(
+        [](const void* context) -> bool { return (*static_cast<const Function*>(context))(); },
+        &done, limit_ns);
   }
 
  private:
   using BlockFunction = void (*)(void* context, std::int64_t block);
+  using DoneFunction = bool (*)(const void* context);
   struct State;
 
-  void run_erased(std::int64_t blocks, BlockFunction function, void* context, int priority);
+  void run_erased(std::int64_t blocks, BlockFunction function, void* context, int priority,
+                  RunBy by);
+  bool help_until_erased(DoneFunction done, const void* context, std::int64_t limit_ns);
 
   const int count_;
   const std::vector<int> cpus_;

@@ -75,7 +75,11 @@ std::string describe_command(const char* name, std::uint64_t position, const Que
 Queue* Queue::current() noexcept { return t_current; }
 
 Queue::Queue(QueueId id, Cores& cores)
-    : id_(id), cores_(cores), blocking_(options().launch_blocking), spin_ns_(options().spin_ns) {}
+    : id_(id),
+      cores_(cores),
+      blocking_(options().launch_blocking),
+      spin_ns_(options().spin_ns),
+      timeline_(cores) {}
 
 Queue::~Queue() { worker_.reset(); }
 

@@ -3,6 +3,7 @@
 
 #include "loom/base/futex.h"
 #include "loom/base/options.h"
+#include "loom/device/cores.h"
 #include "loom/device/thread.h"
 
 namespace loom {
@@ -61,7 +62,9 @@ void Timeline::sleep_until(std::uint64_t position, const std::atomic<bool>* stop
     return reached(position) || exiting() ||
            (stop != nullptr && stop->load(std::memory_order_relaxed));
   };
-  if (spin_until(finished, options().spin_ns)) return;
+  const bool helps = cores_ != nullptr && !on_loom_thread();
+  const std::int64_t spin_ns = options().spin_ns;
+  if (helps ? cores_->help_until(finished, spin_ns) : spin_until(finished, spin_ns)) return;
   // No wake is missed. The waiter writes wake_at_, then reads completed_; advance() writes
   // completed_, then reads wake_at_; all four are sequentially consistent, so at least one sees the
   // other's write. If the waiter sees it, it does not sleep. If advance() sees it, it changes

@@ -13,6 +13,8 @@
 
 namespace loom {
 
+class Cores;
+
 /// Called by a host thread with what waits: calls body(context) once. Lets the Python bindings
 /// release the GIL wherever a wait comes from.
 using WaitWrapper = void (*)(void (*body)(void*), void* context);
@@ -23,6 +25,8 @@ LOOM_API void set_wait_wrapper(WaitWrapper wrapper) noexcept;
 class LOOM_API Timeline {
  public:
   Timeline() = default;
+  /// Host threads that wait help these cores first. Requires: they outlive it.
+  explicit Timeline(Cores& cores) : cores_(&cores) {}
   Timeline(const Timeline&) = delete;
   Timeline& operator=(const Timeline&) = delete;
 
@@ -33,9 +37,9 @@ class LOOM_API Timeline {
     return completed_.load(std::memory_order_acquire);
   }
 
-  /// Returns once `position` is reached, or when the process exits: spins for options().spin_ns,
-  /// then sleeps, inside the wait wrapper. Requires: no lock of loom's is held.
-  /// Throws: loom::Error in a forked child, if not yet reached: nobody would ever advance.
+  /// Returns once `position` is reached, or when the process exits: runs blocks (cores.h) and
+  /// spins for options().spin_ns, then sleeps, inside the wait wrapper. Requires: no lock of loom's
+  /// is held. Throws: loom::Error in a forked child, if not yet reached: nobody would ever advance.
   void wait(std::uint64_t position) const;
 
   /// As wait(), but returns as well once `stop` is set and interrupt() has been called after that.
@@ -55,6 +59,7 @@ class LOOM_API Timeline {
 
   void sleep_until(std::uint64_t position, const std::atomic<bool>* stop) const;
 
+  Cores* const cores_ = nullptr;
   std::atomic<std::uint64_t> completed_{0};
   // The lowest position that a sleeping or about-to-sleep waiter wants, so that advance() makes a
   // system call only when somebody is to be woken.

@@ -229,7 +229,7 @@ void execute(std::span<const Work> works, Cores& cores, int priority) {
             .run(row, std::min(cut.rows, work.plan->rows() - row), column,
                  std::min(cut.columns, work.plan->columns() - column));
       },
-      priority);
+      priority, RunBy::kAny);
 }
 
 }  // namespace loom::fusion

@@ -37,10 +37,11 @@ struct Written {
 class Grid {
  public:
   Grid(Cores& cores, int priority) noexcept : cores_(cores), priority_(priority) {}
-  /// Calls body(block) for every block in [0, blocks), on this and on idle cores.
+  /// Calls body(block) for every block in [0, blocks), on this and on idle cores. Blocks that call
+  /// nothing of ATen's, nor of libraries with threads of their own, may be run by kAny.
   template <class Body>
-  void run(std::int64_t blocks, Body&& body) {
-    cores_.run(blocks, std::forward<Body>(body), priority_);
+  void run(std::int64_t blocks, Body&& body, RunBy by = RunBy::kDevice) {
+    cores_.run(blocks, std::forward<Body>(body), priority_, by);
   }
 
  private:

@@ -162,10 +162,16 @@ at::Tensor alias(const MatrixView<T>& view) {
        .dtype = c10::CppTypeToScalarType<std::remove_const_t<T>>::value});
 }
 
+/// A row that is added to all rows.
+template <class T>
+bool is_bias(const MatrixView<const T>& addend, double beta) {
+  return addend.row_stride == 0 && addend.column_stride == 1 && beta == 1;
+}
+
 // Puts beta * addend where the product will be added.
 template <class T>
 void initialise(const MatrixView<const T>& addend, double beta, float* to, std::int64_t ld) {
-  if (addend.row_stride == 0 && addend.column_stride == 1 && beta == 1) {
+  if (is_bias(addend, beta)) {
     std::copy_n(addend.data, addend.columns, to);
     for (std::int64_t i = 1; i < addend.rows; ++i) std::copy_n(to, addend.columns, to + i * ld);
     return;
@@ -308,6 +314,15 @@ void turn_left(Grid& grid, Problem<T>& p) {
   p.left.first = {to, from.rows, from.columns, ld, 1};
 }
 
+// Other addends and activations are ATen's work.
+template <class T>
+RunBy run_by(const Problem<T>& p) {
+  const bool added = p.addend.first.data != nullptr && p.options.beta != 0;
+  const bool plain = p.options.activation == ProductActivation::kNone &&
+                     (!added || is_bias(p.addend.first, p.options.beta));
+  return plain ? RunBy::kAny : RunBy::kDevice;
+}
+
 template <class T>
 void run(Grid& grid, Problem<T> p) {
   if (prefers_transposed(p)) {
@@ -319,7 +334,7 @@ void run(Grid& grid, Problem<T> p) {
   const Block block = block_of(p);
   const std::int64_t down = parts(p.rows(), block.rows);
   const std::int64_t across = parts(p.columns(), block.columns);
-  grid.run(parts(p.batch, block.items) * down * across, [&](std::int64_t index) {
+  const auto run_block = [&](std::int64_t index) {
     const std::int64_t column = index % across * block.columns;
     const std::int64_t row = index / across % down * block.rows;
     const std::int64_t first = index / (across * down) * block.items;
@@ -335,7 +350,8 @@ void run(Grid& grid, Problem<T> p) {
       }
     }
     if constexpr (std::is_same_v<T, BFloat16>) release_matrix_unit();
-  });
+  };
+  grid.run(parts(p.batch, block.items) * down * across, run_block, run_by(p));
 }
 
 template <class T>

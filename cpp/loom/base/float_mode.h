@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// How a thread's floating-point instructions round and treat denormal numbers
+// (`torch.set_flush_denormal` is a setting of one thread). Work that moves to another thread takes
+// its mode along.
+// Thread: any, each has its own mode.
+
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#endif
+
+namespace loom {
+
+class FloatMode {
+ public:
+  [[nodiscard]] static FloatMode current() noexcept {
+    FloatMode mode;
+#if defined(__SSE__)
+    mode.bits_ = _mm_getcsr() & ~kFlags;
+#endif
+    return mode;
+  }
+  void set() const noexcept {
+#if defined(__SSE__)
+    _mm_setcsr(bits_);
+#endif
+  }
+
+ private:
+#if defined(__SSE__)
+  static constexpr unsigned kFlags = 0x3f;  // what has happened, not what shall
+  unsigned bits_ = 0x1f80;  // the default: no exceptions, to nearest, denormals kept
+#endif
+};
+
+/// This thread has `mode` while the guard lives.
+class FloatModeGuard {
+ public:
+  explicit FloatModeGuard(FloatMode mode) noexcept : before_(FloatMode::current()) { mode.set(); }
+  ~FloatModeGuard() { before_.set(); }
+  FloatModeGuard(const FloatModeGuard&) = delete;
+  FloatModeGuard& operator=(const FloatModeGuard&) = delete;
+
+ private:
+  const FloatMode before_;
+};
+
+}  // namespace loom
