@@ -40,34 +40,63 @@ class Runners {
   std::set<std::thread::id> threads_;
 };
 
-TEST(CoresHostTest, IsDoneWithoutBlocks) {
+/// Two cores whose helper stays in a block, until the end.
+class CoresHostTest : public ::testing::Test {
+ protected:
+  CoresHostTest() {
+    std::latch inside(2);
+    busy_ = std::thread([this, &inside] {
+      cores_.run(2, [&](std::int64_t) {
+        inside.arrive_and_wait();
+        end_.wait();
+      });
+    });
+    inside.wait();
+  }
+  ~CoresHostTest() override {
+    end_.count_down();
+    busy_.join();
+  }
+
+  /// Runs block(i) for two blocks at the same time, on a thread of its own and on this one.
+  template <class Block>
+  void run_with_host(Block&& block) {
+    std::atomic<bool> done{false};
+    std::thread publisher([&] {
+      std::latch together(2);
+      cores_.run(
+          2,
+          [&](std::int64_t) {
+            together.arrive_and_wait();
+            block();
+          },
+          0, RunBy::kAny);
+      done = true;
+    });
+    EXPECT_TRUE(cores_.help_until([&] { return done.load(); }, kLong));
+    publisher.join();
+  }
+
+  Cores cores_{2};
+
+ private:
+  std::latch end_{1};
+  std::thread busy_;
+};
+
+TEST(CoresHelpTest, IsDoneWithoutBlocks) {
   Cores cores(2);
   EXPECT_TRUE(cores.help_until([] { return true; }, 0));
   EXPECT_FALSE(cores.help_until([] { return false; }, 1'000));
 }
 
-TEST(CoresHostTest, AWaitingHostRunsBlocksOfAnyThread) {
-  Cores cores(2);
-  std::atomic<bool> done{false};
+TEST_F(CoresHostTest, AWaitingHostRunsBlocksOfAnyThread) {
   Runners runners;
-  std::thread publisher([&] {
-    // Three threads must be inside at once: the publisher, the only helper, and the host.
-    std::latch together(3);
-    cores.run(
-        3,
-        [&](std::int64_t) {
-          runners.note();
-          together.arrive_and_wait();
-        },
-        0, RunBy::kAny);
-    done = true;
-  });
-  EXPECT_TRUE(cores.help_until([&] { return done.load(); }, kLong));
+  run_with_host([&] { runners.note(); });
   EXPECT_TRUE(runners.has(std::this_thread::get_id()));
-  publisher.join();
 }
 
-TEST(CoresHostTest, AWaitingHostLeavesBlocksOfTheDeviceAlone) {
+TEST(CoresHelpTest, AWaitingHostLeavesBlocksOfTheDeviceAlone) {
   Cores cores(2);
   std::atomic<bool> done{false};
   Runners runners;
@@ -80,15 +109,14 @@ TEST(CoresHostTest, AWaitingHostLeavesBlocksOfTheDeviceAlone) {
   publisher.join();
 }
 
-TEST(CoresHostTest, AnExceptionOfAHostsBlockIsThePublishers) {
-  Cores cores(2);
+TEST_F(CoresHostTest, AnExceptionOfAHostsBlockIsThePublishers) {
   const std::thread::id host = std::this_thread::get_id();
-  std::atomic<bool> done{false}, thrown{false};
+  std::atomic<bool> thrown{false}, done{false};
   std::thread publisher([&] {
-    std::latch together(3);
+    std::latch together(2);
     try {
-      cores.run(
-          3,
+      cores_.run(
+          2,
           [&](std::int64_t) {
             together.arrive_and_wait();
             if (std::this_thread::get_id() == host) throw std::runtime_error("of the host");
@@ -99,39 +127,38 @@ TEST(CoresHostTest, AnExceptionOfAHostsBlockIsThePublishers) {
     }
     done = true;
   });
-  EXPECT_NO_THROW(cores.help_until([&] { return done.load(); }, kLong));
+  EXPECT_NO_THROW(cores_.help_until([&] { return done.load(); }, kLong));
   publisher.join();
   EXPECT_TRUE(thrown);
 }
 
 #if defined(__SSE__)
-TEST(CoresHostTest, BlocksRunInThePublishersFloatingPointMode) {
-  Cores cores(2);
+TEST_F(CoresHostTest, BlocksRunInThePublishersFloatingPointMode) {
+  constexpr unsigned kFlush = 0x8040;
   const FloatMode before = FloatMode::current();
-  _mm_setcsr(_mm_getcsr() | 0x8040);  // this thread flushes denormal numbers
   std::atomic<bool> done{false};
   std::atomic<int> flushing{0};
   std::thread publisher([&] {
-    before.set();
-    std::latch together(3);
-    cores.run(
-        3,
+    std::latch together(2);
+    cores_.run(
+        2,
         [&](std::int64_t) {
           together.arrive_and_wait();
-          if ((_mm_getcsr() & 0x8040) != 0) flushing.fetch_add(1);
+          flushing.fetch_add((_mm_getcsr() & kFlush) == kFlush ? 1 : 0);
         },
         0, RunBy::kAny);
     done = true;
   });
-  EXPECT_TRUE(cores.help_until([&] { return done.load(); }, kLong));
+  _mm_setcsr(_mm_getcsr() | kFlush);  // after the publisher has begun with the mode of before
+  cores_.help_until([&] { return done.load(); }, kLong);
   publisher.join();
   EXPECT_EQ(flushing, 0);
-  EXPECT_EQ(_mm_getcsr() & 0x8040U, 0x8040U) << "the host's own mode is back";
+  EXPECT_EQ(_mm_getcsr() & kFlush, kFlush);
   before.set();
 }
 #endif
 
-TEST(CoresHostTest, WhoWaitsForAQueueHelps) {
+TEST(CoresHelpTest, WhoWaitsForAQueueHelps) {
   Cores cores(2);
   Queue queue({0, 0, 0}, cores);
   Runners runners;
@@ -144,7 +171,7 @@ TEST(CoresHostTest, WhoWaitsForAQueueHelps) {
   EXPECT_TRUE(runners.has(std::this_thread::get_id()));
 }
 
-TEST(CoresHostTest, EveryBlockRunsOnceBesideManyHosts) {
+TEST(CoresHelpTest, EveryBlockRunsOnceBesideManyHosts) {
   constexpr int kHosts = 3, kBlocks = 37;
   Cores cores(3);
   std::atomic<bool> done{false};
