@@ -18,6 +18,10 @@ constexpr std::int64_t kCopied = 64 * 1024;
 // A cache line more, so that rows do not all begin in the same set of the cache.
 constexpr std::int64_t kLine = 16;
 
+// Weights that a block with few pixels packs at a time.
+constexpr std::int64_t kPackedRows = 512;
+constexpr std::int64_t kPackedColumns = 4 * kPanel;
+
 thread_local Scratch t_shared, t_left, t_columns, t_turned, t_sums;
 
 float* elements(const TensorRef& tensor) { return reinterpret_cast<float*>(tensor.data()); }
@@ -119,6 +123,16 @@ void clear(float* images, const Windows& windows, Blocks::Range channels) {
   }
 }
 
+// Long pieces of the weights' rows, which lie far from each other, as panels beside each other.
+void pack_rows(const MatrixView<const float>& from, float* to) {
+  for (std::int64_t k = 0; k < from.rows; ++k) {
+    for (std::int64_t j = 0; j < from.columns; j += kPanel) {
+      std::copy_n(from.data + k * from.row_stride + j, std::min(kPanel, from.columns - j),
+                  to + j * from.rows + k * kPanel);
+    }
+  }
+}
+
 // Few pixels: the weights are used as they lie, and the product, which is small, is turned.
 void image_gradient_of_few(Grid& grid, const TensorRef& result, const TensorRef& gradient,
                            const TensorRef& weights, const Windows& windows) {
@@ -128,23 +142,30 @@ void image_gradient_of_few(Grid& grid, const TensorRef& result, const TensorRef&
   float* left = t_left.get<float>(pixels * ld);
   transpose(filters, pixels, panel, kPanel, left, ld);
   const Columns columns(windows, 0, pixels);
-  const Blocks channels(windows.channels, channels_of_block(windows.channels, taps));
-  const std::int64_t chunk = inner_chunk(filters);
+  const std::int64_t most = std::max<std::int64_t>(kPackedColumns / taps, 1);
+  const std::int64_t count = parts(parts(windows.channels, most), 2) * 2;
+  const Blocks channels(windows.channels, parts(windows.channels, count));
   grid.run(channels.count(), [&](std::int64_t index) {
     const Blocks::Range range = channels[index];
+    const std::int64_t width = range.count() * taps, panels = parts(width, kPanel) * kPanel;
+    float* packed = t_columns.get<float>(kPackedRows * panels);
+    float* sums = t_sums.get<float>(kPanel * panels);
+    float* turned = t_turned.get<float>(kPanel * kPanel);
     clear(elements(result), windows, range);
-    for (std::int64_t row = range.first * taps; row < range.last * taps; row += kPanel) {
-      const std::int64_t rows = std::min(kPanel, range.last * taps - row);
-      float* turned = t_turned.get<float>(kPanel * kPanel);
-      float* sums = t_sums.get<float>(kPanel * kPanel);
-      for (std::int64_t k = 0; k < filters; k += chunk) {
-        const std::int64_t depth = std::min(chunk, filters - k);
+    for (std::int64_t k = 0; k < filters; k += kPackedRows) {
+      const std::int64_t depth = std::min(kPackedRows, filters - k);
+      pack_rows({elements(weights) + k * inner + range.first * taps, depth, width, inner, 1},
+                packed);
+      for (std::int64_t j = 0; j < width; j += kPanel) {
         multiply_rows({left + k, pixels, depth, ld, 1},
-                      {elements(weights) + k * inner + row, depth, rows, inner, 1}, sums, kPanel,
-                      k > 0);
+                      {packed + j * depth, depth, std::min(kPanel, width - j), kPanel, 1},
+                      sums + j * kPanel, kPanel, k > 0);
       }
-      transpose(pixels, rows, sums, kPanel, turned, kPanel);
-      columns.add(turned, kPanel, row, rows, elements(result));
+    }
+    for (std::int64_t j = 0; j < width; j += kPanel) {
+      const std::int64_t rows = std::min(kPanel, width - j);
+      transpose(pixels, rows, sums + j * kPanel, kPanel, turned, kPanel);
+      columns.add(turned, kPanel, range.first * taps + j, rows, elements(result));
     }
   });
 }
