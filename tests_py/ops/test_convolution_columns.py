@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Convolutions of small images, in every direction, against cpu: sizes, steps and layouts."""
+"""Convolutions as products of columns or tiles, in every direction, against cpu."""
 
 import random
 import subprocess
@@ -51,9 +51,13 @@ def test_any_window(case):
     )
 
 
-# What is made by pixels, by filters, with inner products; one image and several in a panel.
+# What is made by pixels, by filters, with inner products; one image and several in a panel; tiles.
 SHAPES = {
-    "many pixels": ((2, 16, 40, 33), (24, 16, 3, 3)),
+    "many pixels": ((2, 16, 40, 33), (24, 16, 5, 5)),
+    "Winograd": ((2, 16, 40, 33), (24, 16, 3, 3)),
+    "Winograd, a few tiles more than a panel": ((1, 20, 33, 34), (70, 20, 3, 3)),
+    "Winograd, many tiles": ((3, 33, 37, 30), (130, 33, 3, 3)),
+    "Winograd, small images": ((40, 16, 6, 6), (16, 16, 3, 3)),
     "a panel's pixels of several images": ((9, 20, 11, 11), (70, 20, 3, 3)),
     "more rows than a panel has room for": ((3, 300, 5, 5), (40, 300, 3, 3)),
     "few pixels": ((8, 130, 2, 2), (140, 130, 3, 3)),
@@ -73,6 +77,16 @@ def test_shapes(name, bias):
     pad = SHAPES[name][1][-1] // 2
     agrees(lambda *x: F.conv2d(*x, padding=pad), *tensors)
     gradients_agree(lambda *x: F.conv2d(*x, padding=pad), *tensors)
+
+
+@pytest.mark.parametrize("padding", [0, 1, 2, 3, (2, 0)])
+def test_padding_of_tiles(padding):
+    gradients_agree(
+        lambda *x: F.conv2d(*x, padding=padding),
+        numbers(2, 16, 34, 35),
+        numbers(20, 16, 3, 3) / 12,
+        numbers(20),
+    )
 
 
 @pytest.mark.parametrize("which", [0, 1, 2])
@@ -136,7 +150,7 @@ import hashlib, torch
 F = torch.nn.functional
 torch.manual_seed(3)
 digest = hashlib.sha256()
-for batch, channels, size in ((1, 70, 2), (8, 70, 2), (3, 40, 7), (4, 20, 30)):
+for batch, channels, size in ((1, 70, 2), (8, 70, 2), (3, 40, 7), (4, 20, 30), (1, 16, 33)):
     x, w = torch.randn(batch, channels, size, size), torch.randn(80, channels, 3, 3)
     x, w = x.to("loom").requires_grad_(), w.to("loom").requires_grad_()
     y = F.conv2d(x, w, padding=1)

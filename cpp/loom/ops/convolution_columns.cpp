@@ -3,6 +3,7 @@
 
 #include "loom/ops/product/convolve.h"
 #include "loom/ops/product/multiply.h"
+#include "loom/ops/product/winograd.h"
 
 namespace loom::ops {
 namespace {
@@ -51,6 +52,10 @@ bool convolve_as_columns(const at::Tensor& output, const at::Tensor& input,
   }
   if (!can_multiply<float>() || (bias.defined() && !bias.is_contiguous())) return false;
   const Windows windows = windows_of(input, weight, output, steps);
+  if (suits_winograd(windows, weight.size(0))) {
+    launch("convolution", Custom{}, convolve_winograd, out(output), input, weight, bias, windows);
+    return true;
+  }
   if (!suits_forward(windows)) return false;
   launch("convolution", Custom{}, convolve_columns, out(output), input, weight, bias, windows);
   return true;
@@ -66,7 +71,13 @@ ColumnGradients convolve_backward_as_columns(const at::Tensor& input_gradient,
     if (!is_plain_image(*tensor)) return made;
   }
   const Windows windows = windows_of(input, weight, grad, steps);
-  if (input_gradient.defined() && is_plain_image(input_gradient) && suits_image_gradient(windows)) {
+  const bool wants_input = input_gradient.defined() && is_plain_image(input_gradient);
+  const Windows turned = turned_windows(windows, weight.size(0));
+  if (wants_input && suits_winograd(turned, weight.size(1))) {
+    launch("convolution_backward", Custom{}, convolve_winograd_turned, out(input_gradient), grad,
+           weight, turned);
+    made.input = true;
+  } else if (wants_input && suits_image_gradient(windows)) {
     launch("convolution_backward", Custom{}, convolve_image_gradient, out(input_gradient), grad,
            weight, windows);
     made.input = true;

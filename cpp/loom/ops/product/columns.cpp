@@ -14,6 +14,7 @@ using Piece = Columns::Piece;
 template <int kCount>
 struct Vector {
   using Type [[gnu::vector_size(kCount * sizeof(float))]] = float;
+  using Order [[gnu::vector_size(kCount * sizeof(int))]] = int;
 };
 
 template <int kCount, bool kAdd>
@@ -48,6 +49,31 @@ template <bool kAdd>
   *to = kAdd ? *to + *from : *from;
 }
 
+// Every second element: the second vector begins early, so as to read none that is not meant.
+template <int kCount>
+[[gnu::always_inline]] inline void take_even_vectors(const float* from, float* to,
+                                                     std::int64_t count) {
+  int numbers[kCount];
+  for (int i = 0; i < kCount; ++i) numbers[i] = 2 * i < kCount ? 2 * i : 2 * i + 1;
+  typename Vector<kCount>::Order order;
+  std::memcpy(&order, numbers, sizeof order);
+  for (std::int64_t i = 0; i < count; i += kCount) {
+    const std::int64_t at = std::min(i, count - kCount);
+    typename Vector<kCount>::Type low, high;
+    std::memcpy(&low, from + 2 * at, sizeof low);
+    std::memcpy(&high, from + 2 * at + kCount - 1, sizeof high);
+    const auto even = __builtin_shuffle(low, high, order);
+    std::memcpy(to + at, &even, sizeof even);
+  }
+}
+
+[[gnu::always_inline]] inline void take_even(const float* from, float* to, std::int64_t count) {
+  if (count >= 16) return take_even_vectors<16>(from, to, count);
+  if (count >= 8) return take_even_vectors<8>(from, to, count);
+  if (count >= 4) return take_even_vectors<4>(from, to, count);
+  for (std::int64_t i = 0; i < count; ++i) to[i] = from[2 * i];
+}
+
 /// One tap of several channels: `image` and `column` are those of the first, and are followed by
 /// the next ones in so many elements.
 struct TapRows {
@@ -67,8 +93,10 @@ template <std::int64_t kStep>
     float* to = column + piece.column;
     if constexpr (kStep == 1) {
       move_piece<false>(from, to, piece.count);
+    } else if constexpr (kStep == 2) {
+      take_even(from, to, piece.count);
     } else {
-      for (std::int64_t j = 0; j < piece.count; ++j) to[j] = from[j * (kStep > 0 ? kStep : step)];
+      for (std::int64_t j = 0; j < piece.count; ++j) to[j] = from[j * step];
     }
   }
 }
@@ -88,21 +116,32 @@ LOOM_ISA_CLONES void make_rows(const float* image, const TapRows& tap, float* co
   }
 }
 
-LOOM_ISA_CLONES void add_rows(const float* column, const TapRows& tap, float* image) {
+template <bool kAdd>
+[[gnu::always_inline]] inline void move_rows(const float* column, const TapRows& tap,
+                                             float* image) {
   for (std::int64_t c = 0; c < tap.channels; ++c) {
     for (std::int64_t i = 0; i < tap.count; ++i) {
       const Piece piece = tap.pieces[i];
       const float* from = column + piece.column;
       float* to = image + piece.image;
       if (tap.step == 1) {
-        move_piece<true>(from, to, piece.count);
+        move_piece<kAdd>(from, to, piece.count);
       } else {
-        for (std::int64_t j = 0; j < piece.count; ++j) to[j * tap.step] += from[j];
+        for (std::int64_t j = 0; j < piece.count; ++j) {
+          to[j * tap.step] = kAdd ? to[j * tap.step] + from[j] : from[j];
+        }
       }
     }
     image += tap.image_step;
     column += tap.column_step;
   }
+}
+
+LOOM_ISA_CLONES void add_rows(const float* column, const TapRows& tap, float* image) {
+  move_rows<true>(column, tap, image);
+}
+LOOM_ISA_CLONES void put_rows(const float* column, const TapRows& tap, float* image) {
+  move_rows<false>(column, tap, image);
 }
 
 // Which of `count` pixels, the first at `position`, are within [0, size): [first, last).
@@ -187,6 +226,15 @@ void Columns::add(const float* columns, std::int64_t ld, std::int64_t first_row,
                [&](TapRows tap, std::int64_t row, std::int64_t channel, std::int64_t taps) {
                  tap.column_step = taps * ld;
                  add_rows(columns + row * ld, tap, images + channel);
+               });
+}
+
+void Columns::put(const float* columns, std::int64_t ld, std::int64_t first_row, std::int64_t rows,
+                  float* images) const {
+  for_each_tap(first_row, rows,
+               [&](TapRows tap, std::int64_t row, std::int64_t channel, std::int64_t taps) {
+                 tap.column_step = taps * ld;
+                 put_rows(columns + row * ld, tap, images + channel);
                });
 }
 
