@@ -82,10 +82,12 @@ ColumnGradients convolve_backward_as_columns(const at::Tensor& input_gradient,
            weight, windows);
     made.input = true;
   }
-  if (weight_gradient.defined() && is_plain_image(weight_gradient) &&
-      suits_weight_gradient(windows)) {
-    launch("convolution_backward", Custom{}, convolve_weight_gradient, out(weight_gradient), grad,
-           input, windows);
+  const bool wants_weight = weight_gradient.defined() && is_plain_image(weight_gradient);
+  const bool by_tiles = suits_winograd(windows, weight.size(0));
+  if (wants_weight && (by_tiles || suits_weight_gradient(windows))) {
+    launch("convolution_backward", Custom{},
+           by_tiles ? winograd_weight_gradient : convolve_weight_gradient, out(weight_gradient),
+           grad, input, windows);
     made.weight = true;
   }
   return made;

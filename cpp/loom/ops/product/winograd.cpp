@@ -3,6 +3,7 @@
 
 #include "loom/ops/product/convolve_parts.h"
 #include "loom/ops/product/multiply.h"
+#include "loom/ops/product/winograd_parts.h"
 #include "loom/ops/random/isa_clones.h"
 
 #include <algorithm>
@@ -11,14 +12,12 @@
 namespace loom::ops {
 namespace {
 
-constexpr std::int64_t kPoints = 16;  // elements of a tile
-constexpr std::int64_t kTaps = 9;
-// Channels that are taken out of the images, and filters that are put into the result, at a time.
-constexpr std::int64_t kChannelsAtOnce = 4;
+constexpr std::int64_t kPoints = kTilePoints;
+// Filters that are put into the result at a time.
 constexpr std::int64_t kFiltersAtOnce = 16;
 // Fewer channels or filters do not make up for the transforms, more would have them leave the
 // caches.
-constexpr std::int64_t kFewest = 16, kMost = 1024;
+constexpr std::int64_t kFewest = 16, kMost = 512;
 // With fewer pixels transforming the weights costs as much as is gained.
 constexpr std::int64_t kFewestPixels = 1024;
 // From so many tiles on a block has kPanel of them, else kNarrow.
@@ -114,25 +113,6 @@ struct Problem {
 
 std::int64_t half(std::int64_t count) { return (count + 1) / 2; }
 
-// What the tiles see of the images: 4x4 elements, every two.
-Windows tile_windows(const Windows& windows) {
-  Windows made = windows;
-  for (WindowAxis* axis : {&made.y, &made.x}) {
-    *axis = {axis->size, half(axis->result), 4, 2, axis->padding, 1};
-  }
-  return made;
-}
-
-// What they make of the result: 2x2 pixels.
-Windows result_windows(const Windows& windows, std::int64_t filters) {
-  Windows made = windows;
-  made.channels = filters;
-  for (WindowAxis* axis : {&made.y, &made.x}) {
-    *axis = {axis->result, half(axis->result), 2, 2, 0, 1};
-  }
-  return made;
-}
-
 // All weights as [point][filter][channel].
 const float* transform_all_weights(Grid& grid, const Problem& p) {
   const std::int64_t channels = p.channels(), step = p.filters * channels;
@@ -156,24 +136,6 @@ const float* transform_all_weights(Grid& grid, const Problem& p) {
   return to;
 }
 
-// Some tiles: [point][channel][tile].
-const float* transform_images(const Problem& p, const Columns& tiles, std::int64_t width) {
-  const std::int64_t channels = p.channels();
-  float* made = t_tiles.get<float>(kChannelsAtOnce * kPoints * width);
-  float* points = t_points.get<float>(kPoints * channels * width);
-  // Lanes without a tile are computed, too: from zeros.
-  if (tiles.pixels() < width) std::fill_n(made, kChannelsAtOnce * kPoints * width, 0.F);
-  for (std::int64_t c = 0; c < channels; c += kChannelsAtOnce) {
-    const std::int64_t count = std::min(kChannelsAtOnce, channels - c);
-    tiles.make(p.images, c * kPoints, count * kPoints, made, width);
-    for (std::int64_t i = 0; i < count; ++i) {
-      transform_tiles(made + i * kPoints * width, width, points + (c + i) * width,
-                      channels * width);
-    }
-  }
-  return points;
-}
-
 void put_products(const Problem& p, const Columns& pixels, const float* products,
                   std::int64_t width, std::int64_t filter, std::int64_t filters) {
   float* results = t_results.get<float>(kFiltersAtOnce * 4 * width);
@@ -190,13 +152,15 @@ void put_products(const Problem& p, const Columns& pixels, const float* products
 void run(Grid& grid, const Problem& p) {
   const std::int64_t channels = p.channels(), step = p.filters * channels;
   const float* weights = transform_all_weights(grid, p);
-  const Windows tiles = tile_windows(p.windows), pixels = result_windows(p.windows, p.filters);
+  const Windows tiles = tile_windows(p.windows), pixels = tile_results(p.windows, p.filters);
   const std::int64_t width = tiles.pixels() >= kManyTiles ? kPanel : kNarrow;
   const Blocks blocks(tiles.pixels(), width);
   grid.run(blocks.count(), [&](std::int64_t index) {
     const auto [first, last] = blocks[index];
     const std::int64_t count = last - first;
-    const float* points = transform_images(p, Columns(tiles, first, count), width);
+    float* points = t_points.get<float>(kPoints * channels * width);
+    make_points(Columns(tiles, first, count), p.images, 0, channels, width, points,
+                channels * width, width);
     const Columns to(pixels, first, count);
     float* products = t_products.get<float>(kPoints * kTileRows * width);
     if (count < width) std::fill_n(products, kPoints * kTileRows * width, 0.F);
@@ -217,6 +181,37 @@ float* elements(const TensorRef& tensor) {
 }
 
 }  // namespace
+
+Windows tile_windows(const Windows& windows) {
+  Windows made = windows;
+  for (WindowAxis* axis : {&made.y, &made.x}) {
+    *axis = {axis->size, half(axis->result), 4, 2, axis->padding, 1};
+  }
+  return made;
+}
+
+Windows tile_results(const Windows& windows, std::int64_t filters) {
+  Windows made = windows;
+  made.channels = filters;
+  for (WindowAxis* axis : {&made.y, &made.x}) {
+    *axis = {axis->result, half(axis->result), 2, 2, 0, 1};
+  }
+  return made;
+}
+
+void make_points(const Columns& tiles, const float* images, std::int64_t first_channel,
+                 std::int64_t channels, std::int64_t width, float* points, std::int64_t step,
+                 std::int64_t ld) {
+  float* made = t_tiles.get<float>(kTileChannels * kPoints * width);
+  if (tiles.pixels() < width) std::fill_n(made, kTileChannels * kPoints * width, 0.F);
+  for (std::int64_t c = 0; c < channels; c += kTileChannels) {
+    const std::int64_t count = std::min(kTileChannels, channels - c);
+    tiles.make(images, (first_channel + c) * kPoints, count * kPoints, made, width);
+    for (std::int64_t i = 0; i < count; ++i) {
+      transform_tiles(made + i * kPoints * width, width, points + (c + i) * ld, step);
+    }
+  }
+}
 
 bool suits_winograd(const Windows& windows, std::int64_t filters) {
   for (const WindowAxis* axis : {&windows.y, &windows.x}) {

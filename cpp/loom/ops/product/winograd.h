@@ -26,6 +26,10 @@ void convolve_winograd(Grid& grid, const TensorRef& result, const TensorRef& ima
 void convolve_winograd_turned(Grid& grid, const TensorRef& result, const TensorRef& images,
                               const TensorRef& weights, const Windows& windows);
 
+/// The gradient of the weights from that of the result.
+void winograd_weight_gradient(Grid& grid, const TensorRef& result, const TensorRef& gradient,
+                              const TensorRef& images, const Windows& windows);
+
 /// The convolution that makes the gradient of the images of a convolution with stride 1.
 [[nodiscard]] Windows turned_windows(const Windows& windows, std::int64_t filters);
 
