@@ -29,6 +29,12 @@ IMAGES = [(8, 64, 64, 56, 3, 1, 1), (8, 3, 64, 224, 7, 2, 3), (8, 128, 128, 28, 
 IMAGES += [(8, 64, 128, 56, 3, 2, 1), (8, 512, 512, 7, 3, 1, 1), (8, 256, 64, 56, 1, 1, 0)]
 IMAGES += [(32, 64, 64, 16, 3, 1, 1), (32, 512, 512, 2, 3, 1, 1), (1, 64, 64, 56, 3, 1, 1)]
 IMAGES += [(16, 3, 32, 64, 3, 1, 1)]
+# Those of ResNet-18 at 64x64: training with a batch of 8, inference of one image.
+for count in (8, 1):
+    IMAGES += [(count, 3, 64, 64, 7, 2, 3), (count, 64, 64, 16, 3, 1, 1)]
+    IMAGES += [(count, 128, 128, 8, 3, 1, 1), (count, 128, 256, 8, 3, 2, 1)]
+    IMAGES += [(count, 128, 256, 8, 1, 2, 0), (count, 256, 256, 4, 3, 1, 1)]
+    IMAGES += [(count, 512, 512, 2, 3, 1, 1)]
 
 
 def cases(only: str) -> list[Case]:

@@ -2,6 +2,7 @@
 // Convolutions of every kind, cut along the batch or along channels. Those with one weight a pair
 // of channels are matrix products. Gradients of the parameters are summed over parts of the batch
 // in their order.
+#include "loom/ops/convolution_columns.h"
 #include "loom/ops/convolution_cut.h"
 #include "loom/ops/convolution_product.h"
 #include "loom/ops/device_output_scope.h"
@@ -98,6 +99,11 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight,
   if (output.numel() == 0) return output;
   if (!transposed && groups == 1 && is_plain(stride, padding) &&
       convolve_as_product(output, input, weight, bias.value_or(at::Tensor()))) {
+    return output;
+  }
+  if (!transposed && groups == 1 &&
+      convolve_as_columns(output, input, weight, bias.value_or(at::Tensor()),
+                          {stride, padding, dilation})) {
     return output;
   }
   const Parameters p = parameters(stride, padding, dilation, transposed, output_padding, groups);
@@ -201,9 +207,25 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
       convolve_backward_as_product(to.input, to.weight, to.bias, grad, input, weight)) {
     return {to.input, to.weight, to.bias};
   }
-  launch_on(grad.device(), "convolution_backward", Custom{}, backward, out(to.input),
-            out(to.weight), out(to.bias), grad, input, weight, p,
-            cut_backward(grad, input, weight, transposed, groups, mask[1] || mask[2]));
+  // What is left for oneDNN.
+  Gradients other = to;
+  if (!transposed && groups == 1) {
+    const ColumnGradients made = convolve_backward_as_columns(to.input, to.weight, grad, input,
+                                                              weight, {stride, padding, dilation});
+    if (made.input) other.input.reset();
+    if (made.weight) other.weight.reset();
+    if (other.bias.defined() && (made.input || made.weight)) {
+      sum_over_pixels(other.bias, grad);
+      other.bias.reset();
+    }
+    if (!other.input.defined() && !other.weight.defined() && !other.bias.defined()) {
+      return {to.input, to.weight, to.bias};
+    }
+  }
+  launch_on(grad.device(), "convolution_backward", Custom{}, backward, out(other.input),
+            out(other.weight), out(other.bias), grad, input, weight, p,
+            cut_backward(grad, input, weight, transposed, groups,
+                         other.weight.defined() || other.bias.defined()));
   return {to.input, to.weight, to.bias};
 }
 

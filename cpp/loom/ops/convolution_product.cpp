@@ -62,6 +62,13 @@ bool convolve_as_product(const at::Tensor& output, const at::Tensor& input,
                         options);
 }
 
+void sum_over_pixels(const at::Tensor& bias_gradient, const at::Tensor& grad) {
+  at::DimVector dims{0};
+  for (std::int64_t d = 2; d < grad.dim(); ++d) dims.push_back(d);
+  at::Tensor result = bias_gradient;
+  at::sum_out(result, grad, dims);
+}
+
 bool convolve_backward_as_product(const at::Tensor& input_gradient,
                                   const at::Tensor& weight_gradient,
                                   const at::Tensor& bias_gradient, const at::Tensor& grad,
@@ -105,12 +112,7 @@ bool convolve_backward_as_product(const at::Tensor& input_gradient,
     launch("convolution_backward", Custom{}, blocked_product, out(product->result), at::Tensor(),
            product->left, product->right, product->options);
   }
-  if (bias_gradient.defined()) {
-    at::DimVector dims{0};
-    for (std::int64_t d = 2; d < grad.dim(); ++d) dims.push_back(d);
-    at::Tensor result = bias_gradient;
-    at::sum_out(result, grad, dims);
-  }
+  if (bias_gradient.defined()) sum_over_pixels(bias_gradient, grad);
   return true;
 }
 

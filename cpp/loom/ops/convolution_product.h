@@ -27,4 +27,7 @@ bool convolve_backward_as_product(const at::Tensor& input_gradient,
                                   const at::Tensor& bias_gradient, const at::Tensor& grad,
                                   const at::Tensor& input, const at::Tensor& weight);
 
+/// The gradient of a bias: `grad` summed over all but its channels.
+void sum_over_pixels(const at::Tensor& bias_gradient, const at::Tensor& grad);
+
 }  // namespace loom::ops

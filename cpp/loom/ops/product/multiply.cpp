@@ -211,6 +211,12 @@ template void multiply(const MatrixView<const float>&, const MatrixView<const fl
 template void multiply(const MatrixView<const BFloat16>&, const MatrixView<const BFloat16>&, float*,
                        std::int64_t, bool);
 
+void multiply_rows(const MatrixView<const float>& left, const MatrixView<const float>& right,
+                   float* to, std::int64_t ld, bool add) {
+  at::native::cpublas::brgemm(left.rows, right.columns, left.columns, left.row_stride,
+                              right.row_stride, ld, add, left.data, right.data, to, false);
+}
+
 void release_matrix_unit() { at::native::cpublas::brgemm_release(); }
 
 LOOM_ISA_CLONES void round_to_bfloat16(const float* from, std::int64_t count, BFloat16* to) {

@@ -101,6 +101,11 @@ class PackedRight {
   std::int64_t columns_, panel_step_, ld_;
 };
 
+/// to (+)= left x right, both used as they lie. Requires: can_multiply<float>(); row-major, at most
+/// kPanel columns, sizes that the caches have room for.
+void multiply_rows(const MatrixView<const float>& left, const MatrixView<const float>& right,
+                   float* to, std::int64_t ld, bool add);
+
 /// To be called after the last product of bfloat16 in a row: the block kernel may have set up the
 /// core's matrix unit (AMX), which other kernels of this thread set up in their own way.
 void release_matrix_unit();
@@ -111,6 +116,11 @@ void round_to_bfloat16(const float* from, std::int64_t count, c10::BFloat16* to)
 /// to[i] = vector x row i of `matrix` (row-major), for the rows of `matrix`.
 template <class T>
 void multiply_vector(const T* vector, const MatrixView<const T>& matrix, float* to);
+
+/// to[v * ld + i] = row v of `vectors` x row i of `matrix`: each row of `matrix` is read once for
+/// four vectors. Requires: both are row-major, with as many columns.
+void multiply_vectors(const MatrixView<const float>& vectors, const MatrixView<const float>& matrix,
+                      float* to, std::int64_t ld);
 
 /// to[j][i] = from[i][j]; `from` has `rows` rows. T is 16 or 32 bits wide.
 template <class T>

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/ops/convolution_columns.h"
+
+#include "loom/ops/product/convolve.h"
+#include "loom/ops/product/multiply.h"
+#include "loom/ops/product/winograd.h"
+
+namespace loom::ops {
+namespace {
+
+WindowAxis axis(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& output,
+                const WindowSteps& steps, int d) {
+  const auto i = static_cast<std::size_t>(d);
+  return {input.size(d + 2), output.size(d + 2), weight.size(d + 2),
+          steps.stride[i],   steps.padding[i],   steps.dilation[i]};
+}
+
+Windows windows_of(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& output,
+                   const WindowSteps& steps) {
+  return {input.size(0), input.size(1), axis(input, weight, output, steps, 0),
+          axis(input, weight, output, steps, 1)};
+}
+
+bool is_plain_image(const at::Tensor& tensor) {
+  return tensor.dim() == 4 && tensor.scalar_type() == c10::ScalarType::Float &&
+         tensor.is_contiguous() && !tensor.is_neg() && tensor.numel() > 0;
+}
+
+// Where oneDNN, which makes no columns, is as fast or faster (one core of Zen 4, 3x3 windows).
+constexpr std::int64_t kMostPixels = 8192;
+constexpr std::int64_t kMostPixelsOfImageGradient = 4096;
+// With so few rows, as of a first layer, oneDNN's forward kernels are slow whatever the size.
+constexpr std::int64_t kFewRows = 160;
+
+bool suits_forward(const Windows& windows) {
+  return windows.pixels() <= kMostPixels || windows.rows() <= kFewRows;
+}
+bool suits_image_gradient(const Windows& windows) {
+  return windows.pixels() <= kMostPixelsOfImageGradient;
+}
+bool suits_weight_gradient(const Windows& windows) {
+  return windows.pixels() <= kMostPixels && windows.rows() > kFewRows;
+}
+
+}  // namespace
+
+bool convolve_as_columns(const at::Tensor& output, const at::Tensor& input,
+                         const at::Tensor& weight, const at::Tensor& bias,
+                         const WindowSteps& steps) {
+  for (const at::Tensor* tensor : {&output, &input, &weight}) {
+    if (!is_plain_image(*tensor)) return false;
+  }
+  if (!can_multiply<float>() || (bias.defined() && !bias.is_contiguous())) return false;
+  const Windows windows = windows_of(input, weight, output, steps);
+  if (suits_winograd(windows, weight.size(0))) {
+    launch("convolution", Custom{}, convolve_winograd, out(output), input, weight, bias, windows);
+    return true;
+  }
+  if (!suits_forward(windows)) return false;
+  launch("convolution", Custom{}, convolve_columns, out(output), input, weight, bias, windows);
+  return true;
+}
+
+ColumnGradients convolve_backward_as_columns(const at::Tensor& input_gradient,
+                                             const at::Tensor& weight_gradient,
+                                             const at::Tensor& grad, const at::Tensor& input,
+                                             const at::Tensor& weight, const WindowSteps& steps) {
+  ColumnGradients made;
+  if (!can_multiply<float>()) return made;
+  for (const at::Tensor* tensor : {&grad, &input, &weight}) {
+    if (!is_plain_image(*tensor)) return made;
+  }
+  const Windows windows = windows_of(input, weight, grad, steps);
+  const bool wants_input = input_gradient.defined() && is_plain_image(input_gradient);
+  const Windows turned = turned_windows(windows, weight.size(0));
+  if (wants_input && suits_winograd(turned, weight.size(1))) {
+    launch("convolution_backward", Custom{}, convolve_winograd_turned, out(input_gradient), grad,
+           weight, turned);
+    made.input = true;
+  } else if (wants_input && suits_image_gradient(windows)) {
+    launch("convolution_backward", Custom{}, convolve_image_gradient, out(input_gradient), grad,
+           weight, windows);
+    made.input = true;
+  }
+  const bool wants_weight = weight_gradient.defined() && is_plain_image(weight_gradient);
+  const bool by_tiles = suits_winograd(windows, weight.size(0));
+  if (wants_weight && (by_tiles || suits_weight_gradient(windows))) {
+    launch("convolution_backward", Custom{},
+           by_tiles ? winograd_weight_gradient : convolve_weight_gradient, out(weight_gradient),
+           grad, input, windows);
+    made.weight = true;
+  }
+  return made;
+}
+
+}  // namespace loom::ops

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// Two-dimensional convolutions that run as products with columns (product/convolve.h): those whose
+// images are so small that oneDNN spends its time on the weights. Chosen by shape.
+// Thread: the caller; both launch.
+
+#include <ATen/core/Tensor.h>
+
+namespace loom::ops {
+
+struct WindowSteps {
+  c10::IntArrayRef stride, padding, dilation;
+};
+
+/// True if it was launched. `bias` may be undefined; groups are 1, it is not transposed.
+[[nodiscard]] bool convolve_as_columns(const at::Tensor& output, const at::Tensor& input,
+                                       const at::Tensor& weight, const at::Tensor& bias,
+                                       const WindowSteps& steps);
+
+/// Which gradients convolve_backward_as_columns() launched.
+struct ColumnGradients {
+  bool input = false, weight = false;
+};
+
+/// Gradients that are not wanted are undefined. Groups are 1, it is not transposed.
+[[nodiscard]] ColumnGradients convolve_backward_as_columns(
+    const at::Tensor& input_gradient, const at::Tensor& weight_gradient, const at::Tensor& grad,
+    const at::Tensor& input, const at::Tensor& weight, const WindowSteps& steps);
+
+}  // namespace loom::ops

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/ops/product/winograd.h"
+
+#include "loom/ops/product/convolve_parts.h"
+#include "loom/ops/product/multiply.h"
+#include "loom/ops/product/winograd_parts.h"
+#include "loom/ops/random/isa_clones.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace loom::ops {
+namespace {
+
+constexpr std::int64_t kPoints = kTilePoints;
+// Filters that are put into the result at a time.
+constexpr std::int64_t kFiltersAtOnce = 16;
+// Fewer channels or filters do not make up for the transforms, more would have them leave the
+// caches.
+constexpr std::int64_t kFewest = 16, kMost = 512;
+// With fewer pixels transforming the weights costs as much as is gained.
+constexpr std::int64_t kFewestPixels = 1024;
+// From so many tiles on a block has kPanel of them, else kNarrow.
+constexpr std::int64_t kManyTiles = 512;
+constexpr std::int64_t kNarrow = 32;
+// Weights that a block transforms.
+constexpr std::int64_t kWeights = 4096;
+
+constexpr std::int64_t kLanes = 16;
+using Lanes [[gnu::vector_size(64)]] = float;
+
+thread_local Scratch t_weights, t_taps, t_tiles, t_points, t_products, t_results;
+
+// B' d B of a tile, or of as many as there are lanes.
+[[gnu::always_inline]] inline void to_points(Lanes (&d)[kPoints]) {
+  for (int turn = 0; turn < 2; ++turn) {
+    const int step = turn == 0 ? 4 : 1, other = turn == 0 ? 1 : 4;
+    for (int i = 0; i < 4; ++i) {
+      Lanes* at = d + i * other;
+      const Lanes a = at[0] - at[2 * step], b = at[step] + at[2 * step];
+      const Lanes c = at[2 * step] - at[step], e = at[step] - at[3 * step];
+      at[0] = a;
+      at[step] = b;
+      at[2 * step] = c;
+      at[3 * step] = e;
+    }
+  }
+}
+
+// tiles[point][tile] of one channel to points[point * step + tile].
+LOOM_ISA_CLONES void transform_tiles(const float* tiles, std::int64_t width, float* points,
+                                     std::int64_t step) {
+  for (std::int64_t at = 0; at < width; at += kLanes) {
+    Lanes d[kPoints];
+    for (std::int64_t i = 0; i < kPoints; ++i) std::memcpy(&d[i], tiles + i * width + at, 64);
+    to_points(d);
+    for (std::int64_t i = 0; i < kPoints; ++i) std::memcpy(points + i * step + at, &d[i], 64);
+  }
+}
+
+// A' m A: products[point * step + tile] of one filter to results[pixel of the tile][tile].
+LOOM_ISA_CLONES void transform_products(const float* products, std::int64_t step,
+                                        std::int64_t width, float bias, float* results) {
+  for (std::int64_t at = 0; at < width; at += kLanes) {
+    Lanes m[kPoints], rows[2][4];
+    for (std::int64_t i = 0; i < kPoints; ++i) std::memcpy(&m[i], products + i * step + at, 64);
+    for (int i = 0; i < 4; ++i) {
+      rows[0][i] = m[i] + m[4 + i] + m[8 + i];
+      rows[1][i] = m[4 + i] - m[8 + i] - m[12 + i];
+    }
+    for (int y = 0; y < 2; ++y) {
+      const Lanes even = rows[y][0] + rows[y][1] + rows[y][2] + bias;
+      const Lanes odd = rows[y][1] - rows[y][2] - rows[y][3] + bias;
+      std::memcpy(results + 2 * y * width + at, &even, 64);
+      std::memcpy(results + (2 * y + 1) * width + at, &odd, 64);
+    }
+  }
+}
+
+// G g G': taps[tap * count + i] to points[point * step + i].
+LOOM_ISA_CLONES void transform_weights(const float* taps, std::int64_t count, float* points,
+                                       std::int64_t step) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    float rows[4][3];
+    for (int x = 0; x < 3; ++x) {
+      const float a = taps[x * count + i], b = taps[(3 + x) * count + i],
+                  c = taps[(6 + x) * count + i];
+      rows[0][x] = a;
+      rows[1][x] = (a + c + b) * 0.5F;
+      rows[2][x] = (a + c - b) * 0.5F;
+      rows[3][x] = c;
+    }
+    for (int y = 0; y < 4; ++y) {
+      const float a = rows[y][0], b = rows[y][1], c = rows[y][2];
+      float* to = points + 4 * y * step + i;
+      to[0] = a;
+      to[step] = (a + c + b) * 0.5F;
+      to[2 * step] = (a + c - b) * 0.5F;
+      to[3 * step] = c;
+    }
+  }
+}
+
+struct Problem {
+  float* result;
+  const float *images, *weights, *bias;
+  std::int64_t filters;
+  bool turned;
+  Windows windows;
+
+  [[nodiscard]] std::int64_t channels() const noexcept { return windows.channels; }
+};
+
+std::int64_t half(std::int64_t count) { return (count + 1) / 2; }
+
+// All weights as [point][filter][channel].
+const float* transform_all_weights(Grid& grid, const Problem& p) {
+  const std::int64_t channels = p.channels(), step = p.filters * channels;
+  float* to = t_weights.get<float>(kPoints * step);
+  const Blocks filters(p.filters, std::max<std::int64_t>(kWeights / channels, 1));
+  grid.run(filters.count(), [&](std::int64_t index) {
+    float* taps = t_taps.get<float>(kTaps * channels);
+    for (std::int64_t f = filters[index].first; f < filters[index].last; ++f) {
+      if (p.turned) {
+        transpose(channels, kTaps, p.weights + f * kTaps, p.filters * kTaps, taps, channels);
+        for (std::int64_t tap = 0; tap < kTaps / 2; ++tap) {
+          std::swap_ranges(taps + tap * channels, taps + (tap + 1) * channels,
+                           taps + (kTaps - 1 - tap) * channels);
+        }
+      } else {
+        transpose(channels, kTaps, p.weights + f * channels * kTaps, kTaps, taps, channels);
+      }
+      transform_weights(taps, channels, to + f * channels, step);
+    }
+  });
+  return to;
+}
+
+void put_products(const Problem& p, const Columns& pixels, const float* products,
+                  std::int64_t width, std::int64_t filter, std::int64_t filters) {
+  float* results = t_results.get<float>(kFiltersAtOnce * 4 * width);
+  for (std::int64_t f = 0; f < filters; f += kFiltersAtOnce) {
+    const std::int64_t count = std::min(kFiltersAtOnce, filters - f);
+    for (std::int64_t i = 0; i < count; ++i) {
+      transform_products(products + (f + i) * width, kTileRows * width, width,
+                         p.bias != nullptr ? p.bias[filter + f + i] : 0.F, results + i * 4 * width);
+    }
+    pixels.put(results, width, (filter + f) * 4, count * 4, p.result);
+  }
+}
+
+void run(Grid& grid, const Problem& p) {
+  const std::int64_t channels = p.channels(), step = p.filters * channels;
+  const float* weights = transform_all_weights(grid, p);
+  const Windows tiles = tile_windows(p.windows), pixels = tile_results(p.windows, p.filters);
+  const std::int64_t width = tiles.pixels() >= kManyTiles ? kPanel : kNarrow;
+  const Blocks blocks(tiles.pixels(), width);
+  grid.run(blocks.count(), [&](std::int64_t index) {
+    const auto [first, last] = blocks[index];
+    const std::int64_t count = last - first;
+    float* points = t_points.get<float>(kPoints * channels * width);
+    make_points(Columns(tiles, first, count), p.images, 0, channels, width, points,
+                channels * width, width);
+    const Columns to(pixels, first, count);
+    float* products = t_products.get<float>(kPoints * kTileRows * width);
+    if (count < width) std::fill_n(products, kPoints * kTileRows * width, 0.F);
+    for (std::int64_t f = 0; f < p.filters; f += kTileRows) {
+      const std::int64_t rows = std::min(kTileRows, p.filters - f);
+      for (std::int64_t point = 0; point < kPoints; ++point) {
+        multiply_rows({weights + point * step + f * channels, rows, channels, channels, 1},
+                      {points + point * channels * width, channels, count, width, 1},
+                      products + point * kTileRows * width, width, false);
+      }
+      put_products(p, to, products, width, f, rows);
+    }
+  });
+}
+
+float* elements(const TensorRef& tensor) {
+  return tensor.defined() ? reinterpret_cast<float*>(tensor.data()) : nullptr;
+}
+
+}  // namespace
+
+Windows tile_windows(const Windows& windows) {
+  Windows made = windows;
+  for (WindowAxis* axis : {&made.y, &made.x}) {
+    *axis = {axis->size, half(axis->result), 4, 2, axis->padding, 1};
+  }
+  return made;
+}
+
+Windows tile_results(const Windows& windows, std::int64_t filters) {
+  Windows made = windows;
+  made.channels = filters;
+  for (WindowAxis* axis : {&made.y, &made.x}) {
+    *axis = {axis->result, half(axis->result), 2, 2, 0, 1};
+  }
+  return made;
+}
+
+void make_points(const Columns& tiles, const float* images, std::int64_t first_channel,
+                 std::int64_t channels, std::int64_t width, float* points, std::int64_t step,
+                 std::int64_t ld) {
+  float* made = t_tiles.get<float>(kTileChannels * kPoints * width);
+  if (tiles.pixels() < width) std::fill_n(made, kTileChannels * kPoints * width, 0.F);
+  for (std::int64_t c = 0; c < channels; c += kTileChannels) {
+    const std::int64_t count = std::min(kTileChannels, channels - c);
+    tiles.make(images, (first_channel + c) * kPoints, count * kPoints, made, width);
+    for (std::int64_t i = 0; i < count; ++i) {
+      transform_tiles(made + i * kPoints * width, width, points + (c + i) * ld, step);
+    }
+  }
+}
+
+bool suits_winograd(const Windows& windows, std::int64_t filters) {
+  for (const WindowAxis* axis : {&windows.y, &windows.x}) {
+    if (axis->kernel != 3 || axis->stride != 1 || axis->dilation != 1 || axis->padding > 2) {
+      return false;
+    }
+  }
+  const std::int64_t channels = windows.channels;
+  if (std::min(channels, filters) < kFewest || std::max(channels, filters) > kMost) return false;
+  // Tiles that are half empty gain little.
+  const std::int64_t filled = 4 * half(windows.y.result) * half(windows.x.result);
+  return windows.pixels() >= kFewestPixels && 5 * filled <= 6 * windows.result_plane();
+}
+
+void convolve_winograd(Grid& grid, const TensorRef& result, const TensorRef& images,
+                       const TensorRef& weights, const TensorRef& bias, const Windows& windows) {
+  run(grid, {elements(result), elements(images), elements(weights), elements(bias),
+             weights.sizes()[0], false, windows});
+}
+
+void convolve_winograd_turned(Grid& grid, const TensorRef& result, const TensorRef& images,
+                              const TensorRef& weights, const Windows& windows) {
+  run(grid, {elements(result), elements(images), elements(weights), nullptr, weights.sizes()[1],
+             true, windows});
+}
+
+Windows turned_windows(const Windows& windows, std::int64_t filters) {
+  Windows made = windows;
+  made.channels = filters;
+  for (WindowAxis* axis : {&made.y, &made.x}) {
+    axis->padding = axis->dilation * (axis->kernel - 1) - axis->padding;
+    std::swap(axis->size, axis->result);
+  }
+  return made;
+}
+
+}  // namespace loom::ops

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The gradient of the weights: the transposed form of the algorithm. Tiles of the images and of the
+// result's gradient are transformed, 16 products sum over the tiles, and what they make is turned
+// into 3x3 weights.
+#include "loom/ops/product/convolve_parts.h"
+#include "loom/ops/product/multiply.h"
+#include "loom/ops/product/winograd.h"
+#include "loom/ops/product/winograd_parts.h"
+#include "loom/ops/random/isa_clones.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace loom::ops {
+namespace {
+
+constexpr std::int64_t kPoints = kTilePoints;
+// Tiles that are transformed, then multiplied: they stay in the last cache.
+constexpr std::int64_t kGroup = 8 * kPanel;
+// Filters that are taken out of the gradient at a time.
+constexpr std::int64_t kFiltersAtOnce = 16;
+// Weights that a block makes at the end.
+constexpr std::int64_t kWeights = 4096;
+
+constexpr std::int64_t kLanes = 16;
+using Lanes [[gnu::vector_size(64)]] = float;
+
+thread_local Scratch t_shared, t_tiles, t_points, t_taps;
+
+// A d A' of 2x2 pixels: tiles[pixel][tile] to points[point * step + tile].
+LOOM_ISA_CLONES void transform_pixels(const float* tiles, float* points, std::int64_t step) {
+  for (std::int64_t at = 0; at < kPanel; at += kLanes) {
+    Lanes d[kTilePixels], rows[4][2];
+    for (std::int64_t i = 0; i < kTilePixels; ++i) {
+      std::memcpy(&d[i], tiles + i * kPanel + at, sizeof(Lanes));
+    }
+    for (int x = 0; x < 2; ++x) {
+      rows[0][x] = d[x];
+      rows[1][x] = d[x] + d[2 + x];
+      rows[2][x] = d[x] - d[2 + x];
+      rows[3][x] = -d[2 + x];
+    }
+    for (int y = 0; y < 4; ++y) {
+      const Lanes made[4] = {rows[y][0], rows[y][0] + rows[y][1], rows[y][0] - rows[y][1],
+                             -rows[y][1]};
+      for (int x = 0; x < 4; ++x) {
+        std::memcpy(points + (4 * y + x) * step + at, &made[x], sizeof(Lanes));
+      }
+    }
+  }
+}
+
+// G' m G: sums[point * step + i] to taps[tap * count + i].
+LOOM_ISA_CLONES void transform_sums(const float* sums, std::int64_t step, std::int64_t count,
+                                    float* taps) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    float rows[3][4];
+    for (int x = 0; x < 4; ++x) {
+      const float a = sums[x * step + i], b = sums[(4 + x) * step + i];
+      const float c = sums[(8 + x) * step + i], d = sums[(12 + x) * step + i];
+      rows[0][x] = a + (b + c) * 0.5F;
+      rows[1][x] = (b - c) * 0.5F;
+      rows[2][x] = (b + c) * 0.5F + d;
+    }
+    for (int y = 0; y < 3; ++y) {
+      const float a = rows[y][0], b = rows[y][1], c = rows[y][2], d = rows[y][3];
+      taps[(3 * y) * count + i] = a + (b + c) * 0.5F;
+      taps[(3 * y + 1) * count + i] = (b - c) * 0.5F;
+      taps[(3 * y + 2) * count + i] = (b + c) * 0.5F + d;
+    }
+  }
+}
+
+/// A group of tiles: of the gradient [point][filter][tile], of the images [point][panel of
+/// channels][tile][channel], and the sums of products so far, [point][filter][channel].
+struct Group {
+  float *gradient, *images, *sums;
+  std::int64_t filters, channels;
+
+  [[nodiscard]] std::int64_t panels() const noexcept { return parts(channels, kPanel); }
+  [[nodiscard]] float* panel(std::int64_t point, std::int64_t panel) const noexcept {
+    return images + (point * panels() + panel) * kGroup * kPanel;
+  }
+};
+
+void make_images(const Group& group, const Columns& tiles, const float* images, std::int64_t at) {
+  float* points = t_points.get<float>(kPoints * kPanel * kPanel);
+  for (std::int64_t panel = 0; panel < group.panels(); ++panel) {
+    const std::int64_t first = panel * kPanel, count = std::min(kPanel, group.channels - first);
+    make_points(tiles, images, first, count, kPanel, points, kPanel * kPanel, kPanel);
+    for (std::int64_t point = 0; point < kPoints; ++point) {
+      transpose(count, kPanel, points + point * kPanel * kPanel, kPanel,
+                group.panel(point, panel) + at * kPanel, kPanel);
+    }
+  }
+}
+
+void make_gradient(const Group& group, const Columns& pixels, const float* gradient,
+                   std::int64_t at) {
+  constexpr std::int64_t kElements = kTilePixels * kPanel;
+  float* made = t_tiles.get<float>(kFiltersAtOnce * kElements);
+  // Tiles that do not exist count as zeros.
+  if (pixels.pixels() < kPanel) std::fill_n(made, kFiltersAtOnce * kElements, 0.F);
+  for (std::int64_t f = 0; f < group.filters; f += kFiltersAtOnce) {
+    const std::int64_t count = std::min(kFiltersAtOnce, group.filters - f);
+    pixels.make(gradient, f * kTilePixels, count * kTilePixels, made, kPanel);
+    for (std::int64_t i = 0; i < count; ++i) {
+      transform_pixels(made + i * kElements, group.gradient + (f + i) * kGroup + at,
+                       group.filters * kGroup);
+    }
+  }
+}
+
+void multiply_group(Grid& grid, const Group& group, std::int64_t tiles, bool add) {
+  const Blocks filters(group.filters, kTileRows);
+  const std::int64_t panels = group.panels();
+  grid.run(kPoints * panels * filters.count(), [&](std::int64_t index) {
+    const std::int64_t point = index % kPoints, panel = index / kPoints % panels;
+    const Blocks::Range rows = filters[index / (kPoints * panels)];
+    const std::int64_t first = panel * kPanel;
+    const std::int64_t row = point * group.filters + rows.first;
+    multiply_rows(
+        {group.gradient + row * kGroup, rows.count(), tiles, kGroup, 1},
+        {group.panel(point, panel), tiles, std::min(kPanel, group.channels - first), kPanel, 1},
+        group.sums + row * group.channels + first, group.channels, add);
+  });
+}
+
+void finish(Grid& grid, const Group& group, float* result) {
+  const std::int64_t channels = group.channels;
+  const Blocks filters(group.filters, std::max<std::int64_t>(kWeights / channels, 1));
+  grid.run(filters.count(), [&](std::int64_t index) {
+    float* taps = t_taps.get<float>(kTaps * channels);
+    for (std::int64_t f = filters[index].first; f < filters[index].last; ++f) {
+      transform_sums(group.sums + f * channels, group.filters * channels, channels, taps);
+      transpose(kTaps, channels, taps, channels, result + f * channels * kTaps, kTaps);
+    }
+  });
+}
+
+}  // namespace
+
+void winograd_weight_gradient(Grid& grid, const TensorRef& result, const TensorRef& gradient,
+                              const TensorRef& images, const Windows& windows) {
+  const auto elements = [](const TensorRef& tensor) {
+    return reinterpret_cast<float*>(tensor.data());
+  };
+  Group group{nullptr, nullptr, nullptr, result.sizes()[0], windows.channels};
+  const std::int64_t for_gradient = kPoints * group.filters * kGroup;
+  const std::int64_t for_images = kPoints * group.panels() * kPanel * kGroup;
+  group.gradient =
+      t_shared.get<float>(for_gradient + for_images + kPoints * group.filters * group.channels);
+  group.images = group.gradient + for_gradient;
+  group.sums = group.images + for_images;
+
+  const Windows seen = tile_windows(windows), made = tile_results(windows, group.filters);
+  const Blocks groups(seen.pixels(), kGroup);
+  for (std::int64_t g = 0; g < groups.count(); ++g) {
+    const Blocks panels(groups[g].count(), kPanel);
+    grid.run(2 * panels.count(), [&](std::int64_t index) {
+      const Blocks::Range range = panels[index / 2];
+      const std::int64_t first = groups[g].first + range.first;
+      if (index % 2 == 0) {
+        make_images(group, Columns(seen, first, range.count()), elements(images), range.first);
+      } else {
+        make_gradient(group, Columns(made, first, range.count()), elements(gradient), range.first);
+      }
+    });
+    multiply_group(grid, group, panels.count() * kPanel, g > 0);
+  }
+  finish(grid, group, elements(result));
+}
+
+}  // namespace loom::ops

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// What Winograd's algorithm has in common in all directions. Its tiles are counted through all
+// images as the pixels of Windows. Thread: any.
+
+#include "loom/ops/product/columns.h"
+
+namespace loom::ops {
+
+inline constexpr std::int64_t kTilePoints = 16;  // 4x4 elements of the images
+inline constexpr std::int64_t kTilePixels = 4;   // 2x2 of the result
+inline constexpr std::int64_t kTaps = 9;
+/// Channels of images that are taken out at a time, so that tiles stay in L1.
+inline constexpr std::int64_t kTileChannels = 4;
+
+/// What the tiles of a convolution see of its images: 4x4 elements, every two.
+[[nodiscard]] Windows tile_windows(const Windows& windows);
+
+/// What they are of its result, which has `filters` channels.
+[[nodiscard]] Windows tile_results(const Windows& windows, std::int64_t filters);
+
+/// Some channels of some tiles of the images: points[point * step + channel * ld + tile], `width`
+/// (a multiple of 16) tiles wide; those beyond tiles.pixels() are 0.
+void make_points(const Columns& tiles, const float* images, std::int64_t first_channel,
+                 std::int64_t channels, std::int64_t width, float* points, std::int64_t step,
+                 std::int64_t ld);
+
+}  // namespace loom::ops

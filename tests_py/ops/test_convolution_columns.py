@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Convolutions as products of columns or tiles, in every direction, against cpu."""
+
+import random
+import subprocess
+import sys
+
+import pytest
+import torch
+from compare import agrees, assert_same, gradients_agree, natively, to_loom
+
+F = torch.nn.functional
+
+
+def numbers(*shape):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(13)) / 4
+
+
+def cases(count):
+    """Batch, channels before and after, height and width, window, stride, padding, dilation."""
+    choose = random.Random(5)
+    made = []
+    while len(made) < count:
+        batch = choose.choice((1, 2, 3, 8, 9))
+        channels = choose.choice((1, 3, 16, 65)), choose.choice((1, 5, 16, 70))
+        size = choose.randint(1, 17), choose.randint(1, 17)
+        kernel = choose.choice(((1, 1), (3, 3), (3, 5), (7, 7), (2, 1), (9, 9)))
+        stride = choose.choice((1, 1, 2, 3)), choose.choice((1, 1, 2, 3))
+        padding = tuple(choose.randint(0, length) for length in kernel)
+        dilation = choose.choice((1, 1, 2)), choose.choice((1, 1, 2))
+        reach = [d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True)]
+        if all(n + 2 * p >= r for n, p, r in zip(size, padding, reach, strict=True)):
+            made.append((batch, *channels, size, kernel, stride, padding, dilation))
+    return made
+
+
+@pytest.mark.parametrize("case", cases(60), ids=str)
+def test_any_window(case):
+    batch, before, after, size, kernel, stride, padding, dilation = case
+    tensors = [numbers(batch, before, *size), numbers(after, before, *kernel)]
+    tensors[1] /= (before * kernel[0] * kernel[1]) ** 0.5
+    if (batch + before) % 2:
+        tensors.append(numbers(after))
+    gradients_agree(
+        lambda *x: (
+            F.conv2d(*x, None, stride, padding, dilation)
+            if len(x) == 2
+            else F.conv2d(*x, stride, padding, dilation)
+        ),
+        *tensors,
+    )
+
+
+# What is made by pixels, by filters, with inner products; one image and several in a panel; tiles.
+SHAPES = {
+    "many pixels": ((2, 16, 40, 33), (24, 16, 5, 5)),
+    "Winograd": ((2, 16, 40, 33), (24, 16, 3, 3)),
+    "Winograd, a few tiles more than a panel": ((1, 20, 33, 34), (70, 20, 3, 3)),
+    "Winograd, many tiles": ((3, 33, 37, 30), (130, 33, 3, 3)),
+    "Winograd, small images": ((40, 16, 6, 6), (16, 16, 3, 3)),
+    "a panel's pixels of several images": ((9, 20, 11, 11), (70, 20, 3, 3)),
+    "more rows than a panel has room for": ((3, 300, 5, 5), (40, 300, 3, 3)),
+    "few pixels": ((8, 130, 2, 2), (140, 130, 3, 3)),
+    "one pixel": ((1, 65, 1, 1), (33, 65, 3, 3)),
+    "five pixels": ((5, 65, 1, 1), (33, 65, 3, 3)),
+    "many filters": ((2, 20, 6, 6), (1100, 20, 3, 3)),
+    "a large window": ((2, 4, 12, 12), (8, 4, 11, 11)),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("bias", [False, True])
+def test_shapes(name, bias):
+    images, weights = (numbers(*shape) for shape in SHAPES[name])
+    weights = weights / weights[0].numel() ** 0.5
+    tensors = [images, weights] + ([numbers(len(weights))] if bias else [])
+    pad = SHAPES[name][1][-1] // 2
+    agrees(lambda *x: F.conv2d(*x, padding=pad), *tensors)
+    gradients_agree(lambda *x: F.conv2d(*x, padding=pad), *tensors)
+
+
+@pytest.mark.parametrize("padding", [0, 1, 2, 3, (2, 0)])
+def test_padding_of_tiles(padding):
+    gradients_agree(
+        lambda *x: F.conv2d(*x, padding=padding),
+        numbers(2, 16, 34, 35),
+        numbers(20, 16, 3, 3) / 12,
+        numbers(20),
+    )
+
+
+@pytest.mark.parametrize("which", [0, 1, 2])
+def test_views_and_layouts(which):
+    images, weights = numbers(4, 8, 9, 10), numbers(6, 8, 3, 3)
+    views = [
+        (images[:, :, ::2], weights),
+        (images.transpose(2, 3), weights.flip(0)[1:]),
+        (images[1:, :4], weights[:, ::2]),
+        (images.expand(4, 8, 9, 10)[:1].expand(3, 8, 9, 10), weights),
+        (images.contiguous(memory_format=torch.channels_last), weights),
+    ]
+    for x, w in views:
+        operands = (x, w) if which != 1 else (x, w.contiguous(memory_format=torch.channels_last))
+        agrees(lambda x, w: F.conv2d(x, w, padding=1), *operands)
+        if which == 2:
+            gradients_agree(lambda x, w: F.conv2d(x, w, padding=1), *operands)
+
+
+@pytest.mark.parametrize("wanted", [(True, False), (False, True)])
+@pytest.mark.parametrize("size", [2, 16, 120])
+def test_one_gradient(wanted, size):
+    def run(x, w):
+        x.requires_grad_(wanted[0])
+        w.requires_grad_(wanted[1])
+        F.conv2d(x, w, padding=1).square().sum().backward()
+        return [tensor.grad for tensor in (x, w) if tensor.grad is not None]
+
+    operands = numbers(2, 20, size, size), numbers(24, 20, 3, 3) / 14
+    on_loom = to_loom(operands)
+    expected = run(*operands)
+    for mine, theirs in zip(natively(run, *on_loom), expected, strict=True):
+        scale = theirs.abs().max()
+        assert_same(mine / scale.to("loom"), theirs / scale)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_gradients_of_gradients(stride):
+    def run(x, w):
+        x.requires_grad_()
+        w.requires_grad_()
+        first = torch.autograd.grad(
+            F.conv2d(x, w, stride=stride, padding=1).sin().sum(), (x, w), create_graph=True
+        )
+        return torch.autograd.grad(sum(g.square().sum() for g in first), (x, w))
+
+    operands = numbers(2, 3, 6, 7), numbers(5, 3, 3, 3)
+    on_loom = to_loom(operands)
+    assert_same(run(*on_loom), run(*operands), strides=False)
+
+
+def test_infinities_stay_where_they_are():
+    images = numbers(2, 4, 6, 6)
+    images[0, 1, 2, 3] = float("inf")
+    images[1, 0, 0, 0] = float("nan")
+    agrees(lambda x, w: F.conv2d(x, w, padding=1), images, numbers(5, 4, 3, 3).abs())
+
+
+THREADS = """
+import hashlib, torch
+F = torch.nn.functional
+torch.manual_seed(3)
+digest = hashlib.sha256()
+for batch, channels, size in ((1, 70, 2), (8, 70, 2), (3, 40, 7), (4, 20, 30), (1, 16, 33)):
+    x, w = torch.randn(batch, channels, size, size), torch.randn(80, channels, 3, 3)
+    x, w = x.to("loom").requires_grad_(), w.to("loom").requires_grad_()
+    y = F.conv2d(x, w, padding=1)
+    y.backward(torch.ones_like(y))
+    for tensor in (y.detach(), x.grad, w.grad):
+        digest.update(tensor.cpu().numpy().tobytes())
+print(digest.hexdigest())
+"""
+
+
+def test_results_do_not_depend_on_the_number_of_threads(monkeypatch):
+    digests = set()
+    for threads in ("1", "2", "3"):
+        monkeypatch.setenv("LOOM_THREADS", threads)
+        command = [sys.executable, "-c", THREADS]
+        digests.add(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    assert len(digests) == 1
