@@ -26,13 +26,16 @@ struct Case {
   friend void PrintTo(const Case& c, std::ostream* out) { *out << name_of(c.op); }
 };
 
-std::vector<float> computed(Op op, const std::vector<float>& x) {
-  const Body body{.inputs = {{DType::kFloat, false}},
-                  .instructions = {{op, Type::kFloat, 0}},
-                  .outputs = {{1, DType::kFloat, false}}};
+std::vector<float> computed(Op op, const std::vector<float>& x, const std::vector<float>& y) {
+  const Body body{.inputs = {{DType::kFloat, false}, {DType::kFloat, false}},
+                  .instructions = {{op, Type::kFloat, 0, 1}},
+                  .outputs = {{2, DType::kFloat, false}}};
   std::vector<float> result(x.size());
-  const Place inputs[] = {{reinterpret_cast<std::byte*>(const_cast<float*>(x.data())), 0}};
-  const Place outputs[] = {{reinterpret_cast<std::byte*>(result.data()), 0}};
+  const auto place = [](const std::vector<float>& v) {
+    return Place{reinterpret_cast<std::byte*>(const_cast<float*>(v.data())), 0};
+  };
+  const Place inputs[] = {place(x), place(y)};
+  const Place outputs[] = {place(result)};
   const auto kernel = make_interpreter(body);
   const auto columns = static_cast<std::int64_t>(x.size());
   testing::AlignedBytes scratch(kernel->scratch_bytes(columns));
@@ -73,7 +76,7 @@ TEST_P(VectorFormulasTest, IsAsNearAsItSays) {
       value = std::bit_cast<float>(static_cast<std::uint32_t>(std::min(bits, kAll - 1)));
       bits += 1021;
     }
-    const std::vector<float> result = computed(c.op, x);
+    const std::vector<float> result = computed(c.op, x, x);
     for (std::size_t i = 0; i < x.size(); ++i) {
       const double here = error(result[i], c.exact(double{x[i]}));
       if (here <= worst) continue;
@@ -95,10 +98,49 @@ TEST_P(VectorFormulasTest, SpecialNumbersAreRight) {
       0.125F,    0.75F,     1.5F,          0x1.FFFFFEp127F};
   const std::size_t count = x.size();
   for (std::size_t i = 0; i < count; ++i) x.push_back(-x[i]);
-  const std::vector<float> result = computed(c.op, x);
+  const std::vector<float> result = computed(c.op, x, x);
   for (std::size_t i = 0; i < x.size(); ++i) {
     EXPECT_LE(error(result[i], c.exact(double{x[i]})), c.ulps)
         << name_of(c.op) << " of " << x[i] << " is " << result[i];
+  }
+}
+
+constexpr double kHypotUlps = 1.2;
+
+TEST(HypotTest, IsNearTheTruthAndSymmetric) {
+  if (simd_level() == SimdLevel::kScalar) GTEST_SKIP() << "this is the C++ library's function";
+  testing::Dice dice(1);
+  std::vector<float> x(1 << 20), y(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    x[i] = std::bit_cast<float>(static_cast<std::uint32_t>(dice.bits()));
+    // Mostly of about the same size, else one of them hardly counts.
+    y[i] = dice.one_in(8) ? std::bit_cast<float>(static_cast<std::uint32_t>(dice.bits()))
+                          : x[i] * static_cast<float>(std::exp2(dice.unit() * 16 - 8));
+  }
+  const std::vector<float> result = computed(Op::kHypot, x, y), other = computed(Op::kHypot, y, x);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double exact = std::hypot(double{x[i]}, double{y[i]});
+    ASSERT_LE(error(result[i], exact), kHypotUlps) << x[i] << ", " << y[i] << ": " << result[i];
+    ASSERT_TRUE(result[i] == other[i] || std::isnan(exact)) << x[i] << ", " << y[i];
+  }
+}
+
+TEST(HypotTest, SpecialNumbersAreRight) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const std::vector<float> values = {0.0F,      -0.0F,           1.0F,           -3.0F,
+                                     kInfinity, -kInfinity,      std::nanf(""),  0x1p-149F,
+                                     0x1p-126F, 0x1.FFFFFEp127F, 0x1.6A09E6p127F};
+  std::vector<float> x, y;
+  for (const float a : values) {
+    for (const float b : values) {
+      x.push_back(a);
+      y.push_back(b);
+    }
+  }
+  const std::vector<float> result = computed(Op::kHypot, x, y);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    EXPECT_LE(error(result[i], std::hypot(double{x[i]}, double{y[i]})), kHypotUlps)
+        << x[i] << ", " << y[i] << ": " << result[i];
   }
 }
 

@@ -25,6 +25,7 @@ struct SimdMath {
   LOOM_INLINE Vector round(Vector a) {
     return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
   }
+  LOOM_INLINE Vector sqrt(Vector a) { return _mm512_sqrt_ps(a); }
   LOOM_INLINE Vector neg(Vector a) { return _mm512_xor_ps(a, number(-0.0F)); }
   LOOM_INLINE Vector abs(Vector a) { return _mm512_andnot_ps(number(-0.0F), a); }
   LOOM_INLINE Vector copysign(Vector a, Vector b) {
@@ -32,6 +33,9 @@ struct SimdMath {
   }
   LOOM_INLINE Vector least(Vector a, Vector b) { return _mm512_min_ps(a, b); }
   LOOM_INLINE Vector greatest(Vector a, Vector b) { return _mm512_max_ps(a, b); }
+  LOOM_INLINE Vector fmax(Vector a, Vector b) {
+    return select(_mm512_cmp_ps_mask(b, b, _CMP_UNORD_Q), a, greatest(a, b));
+  }
   LOOM_INLINE Vector scale(Vector a, Vector n) { return _mm512_scalef_ps(a, n); }
   LOOM_INLINE Vector exponent(Vector a) { return _mm512_getexp_ps(a); }
   LOOM_INLINE Vector fraction(Vector a) {
@@ -60,6 +64,7 @@ struct SimdMath {
   LOOM_INLINE Vector round(Vector a) {
     return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
   }
+  LOOM_INLINE Vector sqrt(Vector a) { return _mm256_sqrt_ps(a); }
   LOOM_INLINE Vector neg(Vector a) { return _mm256_xor_ps(a, number(-0.0F)); }
   LOOM_INLINE Vector abs(Vector a) { return _mm256_andnot_ps(number(-0.0F), a); }
   LOOM_INLINE Vector copysign(Vector a, Vector b) {
@@ -67,6 +72,10 @@ struct SimdMath {
   }
   LOOM_INLINE Vector least(Vector a, Vector b) { return _mm256_min_ps(a, b); }
   LOOM_INLINE Vector greatest(Vector a, Vector b) { return _mm256_max_ps(a, b); }
+
+  LOOM_INLINE Vector fmax(Vector a, Vector b) {
+    return select(_mm256_cmp_ps(b, b, _CMP_UNORD_Q), a, greatest(a, b));
+  }
 
   /// 2^n for whole n from -126 to 127.
   LOOM_INLINE Vector power(__m256i n) {

@@ -9,7 +9,7 @@
 // parts of functions (Op::kLeast and after it). Coefficients are minimax for the relative error of
 // the result (tools/vector_coefficients.py prints them). Largest errors, in units of the last
 // place, over every 61st float: exp 0.88, exp2 0.94, expm1 1.61, log 1.20, log2 1.98, log1p 1.20,
-// tanh 1.85, erf 1.40 (tests_cpp/fusion/vector_formulas_test.cpp).
+// tanh 1.85, erf 1.38, hypot 1.2 (tests_cpp/fusion/vector_formulas_test.cpp).
 // Thread: any.
 
 #include "loom/fusion/op.h"
@@ -17,7 +17,7 @@
 namespace loom::fusion {
 namespace {  // NOLINT(misc-anonymous-namespace-in-header): one copy for each instruction set
 
-/// Formula<op>::apply(math, x) computes `op`, where kExists.
+/// Formula<op>::apply(math, x) or apply(math, x, y) computes `op`, where kExists.
 template <Op op>
 struct Formula {
   static constexpr bool kExists = false;
@@ -205,6 +205,25 @@ struct Formula<Op::kLog1p> {
     const Vector finite = logarithm(m, kNatural, e, f);
     const Vector value = m.select(m.lt(a, m.number(__builtin_inff())), finite, a);
     return m.copysign(value, a);
+  }
+};
+
+// Squares of numbers whose larger one is made to be in [1, 2). Infinite if one is, NaN beside it or
+// not.
+template <>
+struct Formula<Op::kHypot> {
+  static constexpr bool kExists = true;
+
+  template <class Math, class Vector>
+  [[gnu::always_inline]] static Vector apply(Math& m, Vector a, Vector b) {
+    const Vector x = m.abs(a), y = m.abs(b);
+    const Vector larger = m.fmax(x, y);
+    const Vector e = m.greatest(m.number(-126.0F), m.least(m.number(127.0F), m.exponent(larger)));
+    const Vector down = m.neg(e);
+    const Vector near_x = m.scale(x, down), near_y = m.scale(y, down);
+    const Vector sum = m.add(m.mul(near_x, near_x), m.mul(near_y, near_y));
+    const Vector value = m.scale(m.sqrt(sum), e);
+    return m.select(m.lt(larger, m.number(__builtin_inff())), value, larger);
   }
 };
 

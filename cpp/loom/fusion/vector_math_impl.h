@@ -47,14 +47,13 @@ struct VectorMath {
 };
 
 /// By our own formula, if there is one.
-template <Op op>
-[[gnu::always_inline]] inline FloatVector by_formula_or(FloatVector (*sleef)(FloatVector),
-                                                        FloatVector a) {
+template <Op op, class Sleef, class... Vector>
+[[gnu::always_inline]] inline FloatVector by_formula_or(Sleef sleef, Vector... operands) {
   if constexpr (Formula<op>::kExists) {
     SimdMath math;
-    return Formula<op>::apply(math, a);
+    return Formula<op>::apply(math, operands...);
   } else {
-    return sleef(a);
+    return sleef(operands...);
   }
 }
 
@@ -71,16 +70,16 @@ template <Op op>
   };
 LOOM_SLEEF_UNARY(LOOM_DEFINE)
 #undef LOOM_DEFINE
-#define LOOM_DEFINE(op, name, float_suffix, double_suffix)      \
-  template <>                                                   \
-  struct VectorMath<Op::op> {                                   \
-    static constexpr int kOperands = 2;                         \
-    static FloatVector apply(FloatVector a, FloatVector b) {    \
-      return LOOM_SLEEF_FLOAT(name, float_suffix)(a, b);        \
-    }                                                           \
-    static DoubleVector apply(DoubleVector a, DoubleVector b) { \
-      return LOOM_SLEEF_DOUBLE(name, double_suffix)(a, b);      \
-    }                                                           \
+#define LOOM_DEFINE(op, name, float_suffix, double_suffix)                      \
+  template <>                                                                   \
+  struct VectorMath<Op::op> {                                                   \
+    static constexpr int kOperands = 2;                                         \
+    static FloatVector apply(FloatVector a, FloatVector b) {                    \
+      return by_formula_or<Op::op>(LOOM_SLEEF_FLOAT(name, float_suffix), a, b); \
+    }                                                                           \
+    static DoubleVector apply(DoubleVector a, DoubleVector b) {                 \
+      return LOOM_SLEEF_DOUBLE(name, double_suffix)(a, b);                      \
+    }                                                                           \
   };
 LOOM_SLEEF_BINARY(LOOM_DEFINE)
 #undef LOOM_DEFINE

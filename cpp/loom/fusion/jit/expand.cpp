@@ -45,9 +45,11 @@ class Writer {
   Vector div(Vector a, Vector b) { return apply(Op::kDiv, a, b); }
   Vector mul_add(Vector a, Vector b, Vector c) { return apply(Op::kMulAdd, a, b, c); }
   Vector round(Vector a) { return apply(Op::kRound, a); }
+  Vector sqrt(Vector a) { return apply(Op::kSqrt, a); }
   Vector neg(Vector a) { return apply(Op::kNeg, a); }
   Vector abs(Vector a) { return apply(Op::kAbs, a); }
   Vector copysign(Vector a, Vector b) { return apply(Op::kCopySign, a, b); }
+  Vector fmax(Vector a, Vector b) { return apply(Op::kFMax, a, b); }
   Vector least(Vector a, Vector b) { return apply(Op::kLeast, a, b); }
   Vector greatest(Vector a, Vector b) { return apply(Op::kGreatest, a, b); }
   Vector scale(Vector a, Vector n) { return apply(Op::kScale, a, n); }
@@ -94,35 +96,35 @@ class Writer {
   std::vector<std::uint32_t> constants_;
 };
 
-template <Op op>
-bool write_formula(Writer& writer, int a, int& result) {
-  if constexpr (Formula<op>::kExists) {
-    result = Formula<op>::apply(writer, Writer::Vector{a}).id;
-  }
-  return Formula<op>::kExists;
+template <Op op, class... Operand>
+int write_formula(Writer& writer, Operand... operands) {
+  static_assert(Formula<op>::kExists);
+  return Formula<op>::apply(writer, Writer::Vector{operands}...).id;
 }
 
-/// False if there is no formula.
-bool write_function(Writer& writer, Op op, int a, int& result) {
+/// The id of the result, or -1 if there is no formula.
+int write_function(Writer& writer, Op op, int a, int b) {
   switch (op) {
     case Op::kExp:
-      return write_formula<Op::kExp>(writer, a, result);
+      return write_formula<Op::kExp>(writer, a);
     case Op::kExp2:
-      return write_formula<Op::kExp2>(writer, a, result);
+      return write_formula<Op::kExp2>(writer, a);
     case Op::kExpm1:
-      return write_formula<Op::kExpm1>(writer, a, result);
+      return write_formula<Op::kExpm1>(writer, a);
     case Op::kLog:
-      return write_formula<Op::kLog>(writer, a, result);
+      return write_formula<Op::kLog>(writer, a);
     case Op::kLog2:
-      return write_formula<Op::kLog2>(writer, a, result);
+      return write_formula<Op::kLog2>(writer, a);
     case Op::kLog1p:
-      return write_formula<Op::kLog1p>(writer, a, result);
+      return write_formula<Op::kLog1p>(writer, a);
     case Op::kTanh:
-      return write_formula<Op::kTanh>(writer, a, result);
+      return write_formula<Op::kTanh>(writer, a);
     case Op::kErf:
-      return write_formula<Op::kErf>(writer, a, result);
+      return write_formula<Op::kErf>(writer, a);
+    case Op::kHypot:
+      return write_formula<Op::kHypot>(writer, a, b);
     default:
-      return false;
+      return -1;
   }
 }
 
@@ -136,15 +138,15 @@ Expanded expand(const Body& body) {
     return value < body.first_result() ? int{value} : results[value - body.first_result()];
   };
   for (const Instruction& i : body.instructions) {
-    int result = 0;
-    const bool of_elements = i.type == Type::kFloat && !analysis.values[i.a].uniform;
-    if (!of_elements || !write_function(writer, i.op, id_of(i.a), result)) {
-      std::array<int, 3> operands = {};
-      const ValueId given[] = {i.a, i.b, i.c};
-      for (int k = 0; k < operand_count(i.op); ++k) operands[k] = id_of(given[k]);
-      result = writer.write(i, operands);
+    std::array<int, 3> operands = {};
+    const ValueId given[] = {i.a, i.b, i.c};
+    for (int k = 0; k < operand_count(i.op); ++k) operands[k] = id_of(given[k]);
+    const ValueInfo& value = analysis.values[body.first_result() + results.size()];
+    int result = -1;
+    if (i.type == Type::kFloat && !value.uniform) {
+      result = write_function(writer, i.op, operands[0], operands[1]);
     }
-    results.push_back(result);
+    results.push_back(result >= 0 ? result : writer.write(i, operands));
   }
   Expanded expanded = writer.finish(body, results);
   if (expanded.body.value_count() > kMaxExpandedValues) return {body, {}};
