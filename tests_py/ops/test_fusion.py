@@ -166,6 +166,23 @@ def test_large_results_that_are_written_past_the_caches():
     agrees(lambda t: t.mul_(2).add_(t), x)
 
 
+def test_large_results_of_strided_operands():
+    x, y = numbers(1501, 1472), numbers(1472, 1501, seed=1)
+    agrees(lambda x, y: (x.t() * y + 1).relu(), x, y)
+    agrees(lambda x, y: (x * y.t() + 1).relu(), x[:, 1:], y[1:])
+    agrees(lambda x: x.t() > 0.5, numbers(3100, 3104))
+    agrees(lambda t: (t[::2] * t[1::2] + 1).relu(), numbers(5_000_002))
+    agrees(lambda t: torch.view_as_complex(t).abs(), numbers(2_200_003, 2))
+
+
+@pytest.mark.parametrize("dtype", [torch.int16, torch.int32, torch.float64], ids=str)
+def test_transposed_operands_of_all_sizes(dtype):
+    for rows, columns in [(1, 70), (3, 64), (64, 64), (65, 67), (200, 3), (127, 300)]:
+        x = numbers(columns, rows).mul(1000).to(dtype)
+        y = numbers(rows, columns, seed=1).mul(1000).to(dtype)
+        agrees(lambda x, y: x.t() * 3 - y, x, y)
+
+
 def test_more_operands_than_a_program_has_room_for():
     many = [numbers(50, seed=n) for n in range(40)]
 

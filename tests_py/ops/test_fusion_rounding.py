@@ -19,6 +19,8 @@ EXACT = {
     "alpha": lambda x, n: torch.add(x, x.flip(0), alpha=n),
     "minus alpha": lambda x, n: torch.sub(x, x.flip(0), alpha=n),
     "fmod": lambda x, n: torch.fmod(x, n),
+    "remainder": lambda x, n: torch.remainder(x, n),
+    "remainder, negative": lambda x, n: torch.remainder(x, -n),
     "pow": lambda x, n: x.abs().pow(n),
     "cube": lambda x, n: (x * n).pow(3),
     "inverse square": lambda x, n: (x * n).pow(-2),

@@ -22,6 +22,9 @@ constexpr std::int64_t kMaxBlocks = 256;
 constexpr std::int64_t kColumnGrain = 1024;
 // Tiles of gathered operands stay in the first-level cache.
 constexpr std::int64_t kTileElements = 2048;
+// Where an operand is dense down the columns, tiles are squares: what is read of a column and what
+// is read of a row are a few whole cache lines each.
+constexpr std::int64_t kSquare = 64;
 constexpr std::size_t kAlignment = 64;
 
 std::size_t aligned(std::size_t bytes) {
@@ -57,6 +60,17 @@ struct Cut {
   std::int64_t row_blocks, column_blocks;
 };
 
+/// Whether an operand is dense down the columns.
+bool has_columns(const Plan& plan) {
+  const auto down = [&](const PlannedOperand& operand) {
+    const int d = plan.column_dim();
+    return operand.reach == Reach::kGathered && plan.dims() == d + 1 && d > 0 &&
+           std::abs(operand.strides[d - 1]) < std::abs(operand.strides[d]);
+  };
+  return std::any_of(plan.inputs().begin(), plan.inputs().end(), down) ||
+         std::any_of(plan.outputs().begin(), plan.outputs().end(), down);
+}
+
 Cut cut_plan(const Plan& plan) {
   const double cost = std::max(plan.cost(), 1.0);
   const std::int64_t numel = plan.rows() * plan.columns();
@@ -67,6 +81,10 @@ Cut cut_plan(const Plan& plan) {
     cut.rows = std::min(plan.rows(), std::max<std::int64_t>(length / plan.columns(), 1));
     cut.row_blocks = ceil_divide(plan.rows(), cut.rows);
     cut.rows = ceil_divide(plan.rows(), cut.row_blocks);  // of about the same length
+    if (plan.gathers() && has_columns(plan)) {
+      cut.rows = ceil_divide(cut.rows, kSquare) * kSquare;
+      cut.row_blocks = ceil_divide(plan.rows(), cut.rows);
+    }
     return cut;
   }
   cut.column_blocks = ceil_divide(plan.columns(), length);
@@ -89,8 +107,10 @@ class Block {
   void run(std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t columns) {
     std::int64_t tile_columns = columns, tile_rows = rows;
     if (plan_.gathers()) {
-      if (!plan_.whole_rows()) tile_columns = std::min(columns, tile_width(rows));
-      tile_rows = std::max<std::int64_t>(kTileElements / tile_columns, 1);
+      const bool square = has_columns(plan_);
+      const std::int64_t elements = square ? kSquare * kSquare : kTileElements;
+      if (!plan_.whole_rows()) tile_columns = std::min(columns, square ? kSquare : elements);
+      tile_rows = std::max<std::int64_t>(elements / tile_columns, 1);
     }
     reserve(tile_rows, tile_columns);
     while (rows > 0) {
@@ -105,16 +125,6 @@ class Block {
   }
 
  private:
-  /// Operands that are dense down the columns are read in lines of some rows each.
-  [[nodiscard]] std::int64_t tile_width(std::int64_t rows) const {
-    constexpr std::int64_t kNarrow = 64;
-    const auto down = [&](const PlannedOperand& operand) {
-      return operand.reach == Reach::kGathered && walks_down(gather(operand, 0, rows, 0, 1));
-    };
-    const bool narrow = std::any_of(plan_.inputs().begin(), plan_.inputs().end(), down) ||
-                        std::any_of(plan_.outputs().begin(), plan_.outputs().end(), down);
-    return narrow ? kNarrow : kTileElements;
-  }
   [[nodiscard]] std::int64_t run_length(std::int64_t row) const {
     const int d = plan_.column_dim() - 1;
     return d < 0 ? 1 : plan_.sizes()[d] - row % plan_.sizes()[d];

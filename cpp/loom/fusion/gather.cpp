@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <cstring>
 
 namespace loom::fusion {
 namespace {
@@ -61,6 +62,23 @@ void scatter_run(std::byte* address, std::int64_t stride, std::int64_t count, co
   for (std::int64_t i = 0; i < count; ++i) to[i * step] = tile[i];
 }
 
+/// Four rows of four columns that are dense down the columns, `stride` bytes from each other.
+void transpose_square(const std::byte* from, std::int64_t stride, std::uint32_t* to,
+                      std::int64_t columns) {
+  using Four = std::uint32_t __attribute__((vector_size(16)));  // NOLINT(modernize-use-using)
+  Four column[4];
+  for (int c = 0; c < 4; ++c) std::memcpy(&column[c], from + c * stride, sizeof(Four));
+  const Four low01 = __builtin_shufflevector(column[0], column[1], 0, 4, 1, 5);
+  const Four low23 = __builtin_shufflevector(column[2], column[3], 0, 4, 1, 5);
+  const Four high01 = __builtin_shufflevector(column[0], column[1], 2, 6, 3, 7);
+  const Four high23 = __builtin_shufflevector(column[2], column[3], 2, 6, 3, 7);
+  const Four row[] = {__builtin_shufflevector(low01, low23, 0, 1, 4, 5),
+                      __builtin_shufflevector(low01, low23, 2, 3, 6, 7),
+                      __builtin_shufflevector(high01, high23, 0, 1, 4, 5),
+                      __builtin_shufflevector(high01, high23, 2, 3, 6, 7)};
+  for (int r = 0; r < 4; ++r) std::memcpy(to + r * columns, &row[r], sizeof(Four));
+}
+
 // Down the columns first: rows are the near direction of a transposed operand. Four columns at a
 // time, so that what is written to the tile lies together too.
 template <class Item>
@@ -72,7 +90,16 @@ void gather_transposed(const Gather& from, Item* tile) {
   };
   std::int64_t c = 0;
   for (; c + 4 <= from.columns; c += 4) {
-    for (std::int64_t r = 0; r < from.rows; ++r) {
+    std::int64_t r = 0;
+    if constexpr (sizeof(Item) == 4) {
+      if (from.row_stride == sizeof(Item)) {
+        for (; r + 4 <= from.rows; r += 4) {
+          transpose_square(first + r * from.row_stride + c * stride, stride,
+                           tile + r * from.columns + c, from.columns);
+        }
+      }
+    }
+    for (; r < from.rows; ++r) {
       Item* const to = tile + r * from.columns + c;
       const Item items[] = {at(r, c), at(r, c + 1), at(r, c + 2), at(r, c + 3)};
       std::copy(items, items + 4, to);

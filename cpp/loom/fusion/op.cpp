@@ -33,13 +33,15 @@ Type register_type(DType dtype) noexcept {
 
 int operand_count(Op op) noexcept {
   if (op == Op::kSelect || op == Op::kMulAdd) return 3;
-  return op >= Op::kAdd && op <= Op::kGe ? 2 : 1;
+  const bool part = op >= Op::kLeast && op <= Op::kScale;
+  return part || (op >= Op::kAdd && op <= Op::kGe) ? 2 : 1;
 }
 
-bool is_reduction(Op op) noexcept { return op >= Op::kSum; }
+bool is_reduction(Op op) noexcept { return op >= Op::kSum && op <= Op::kMin; }
 
 bool is_defined(Op op, Type type) noexcept {
   const bool floating = type == Type::kFloat || type == Type::kDouble;
+  if (op > Op::kMin) return false;
   if (op <= Op::kSign) return type != Type::kMask;
   if (op <= Op::kLgamma) return floating;
   if (op <= Op::kRoundBFloat16) return type == Type::kFloat;
@@ -90,8 +92,9 @@ std::string_view name_of(Op op) noexcept {
       "minimum",    "div",       "fmax",       "fmin",   "pow",    "atan2",      "hypot",
       "fmod",       "copysign",  "and",        "or",     "xor",    "shift_left", "shift_right",
       "eq",         "ne",        "lt",         "le",     "gt",     "ge",         "select",
-      "mul_add",    "sum",       "max",        "min"};
-  static_assert(std::size(kNames) == static_cast<std::size_t>(Op::kMin) + 1);
+      "mul_add",    "sum",       "max",        "min",    "least",  "greatest",   "scale",
+      "exponent",   "fraction",  "erf_term"};
+  static_assert(std::size(kNames) == static_cast<std::size_t>(Op::kErfTerm) + 1);
   return kNames[static_cast<std::size_t>(op)];
 }
 

@@ -135,6 +135,15 @@ enum class Op : std::uint8_t {
   kSum,
   kMax,  ///< as kMaximum
   kMin,
+
+  // Parts of functions, of kFloat; only machine code is made of them (jit/expand.h, and
+  // vector_formulas.h for what they are).
+  kLeast,     ///< a < b ? a : b, so b if one is NaN
+  kGreatest,  ///< a > b ? a : b
+  kScale,     ///< a 2^b, rounded once
+  kExponent,  ///< floor(log2 |a|); of 0 and infinity the logarithm itself
+  kFraction,  ///< |a| 2^-n in [3/4, 3/2); NaN for negative a, 1 for 0 and infinity
+  kErfTerm,   ///< of erf_table.h: row b, which is no operand here, column by the lowest bits of a
 };
 
 inline constexpr std::int64_t kReductionLanes = 64;

@@ -248,9 +248,9 @@ bool Plan::aliases_input(const PlannedOperand& output) const noexcept {
 // Lines that were just read are in the caches already: there is nothing to save in writing past
 // them.
 void Plan::consider_streaming() {
-  if (gathers_) return;
   std::uint64_t written = 0;
   for (const PlannedOperand& output : outputs_) {
+    if (output.reach == Reach::kGathered) return;
     if (output.uniform) continue;
     bool aligned = reinterpret_cast<std::uintptr_t>(output.data) % kVectorBytes == 0;
     for (int d = 0; d < column_dim_; ++d) {

@@ -16,6 +16,9 @@
 #include "loom/fusion/simd_avx2.h"
 #endif
 
+#include "loom/fusion/simd_math.h"
+#include "loom/fusion/vector_formulas.h"
+
 // NOLINTBEGIN(readability-identifier-naming): Sleef's names
 #define LOOM_DECLARE(op, name, float_suffix, double_suffix)                                       \
   extern "C" loom::fusion::FloatVector LOOM_SLEEF_FLOAT(name,                                     \
@@ -43,27 +46,40 @@ struct VectorMath {
   static constexpr int kOperands = 0;
 };
 
-#define LOOM_DEFINE(op, name, float_suffix, double_suffix)                                      \
-  template <>                                                                                   \
-  struct VectorMath<Op::op> {                                                                   \
-    static constexpr int kOperands = 1;                                                         \
-    static FloatVector apply(FloatVector a) { return LOOM_SLEEF_FLOAT(name, float_suffix)(a); } \
-    static DoubleVector apply(DoubleVector a) {                                                 \
-      return LOOM_SLEEF_DOUBLE(name, double_suffix)(a);                                         \
-    }                                                                                           \
+/// By our own formula, if there is one.
+template <Op op, class Sleef, class... Vector>
+[[gnu::always_inline]] inline FloatVector by_formula_or(Sleef sleef, Vector... operands) {
+  if constexpr (Formula<op>::kExists) {
+    SimdMath math;
+    return Formula<op>::apply(math, operands...);
+  } else {
+    return sleef(operands...);
+  }
+}
+
+#define LOOM_DEFINE(op, name, float_suffix, double_suffix)                   \
+  template <>                                                                \
+  struct VectorMath<Op::op> {                                                \
+    static constexpr int kOperands = 1;                                      \
+    static FloatVector apply(FloatVector a) {                                \
+      return by_formula_or<Op::op>(LOOM_SLEEF_FLOAT(name, float_suffix), a); \
+    }                                                                        \
+    static DoubleVector apply(DoubleVector a) {                              \
+      return LOOM_SLEEF_DOUBLE(name, double_suffix)(a);                      \
+    }                                                                        \
   };
 LOOM_SLEEF_UNARY(LOOM_DEFINE)
 #undef LOOM_DEFINE
-#define LOOM_DEFINE(op, name, float_suffix, double_suffix)      \
-  template <>                                                   \
-  struct VectorMath<Op::op> {                                   \
-    static constexpr int kOperands = 2;                         \
-    static FloatVector apply(FloatVector a, FloatVector b) {    \
-      return LOOM_SLEEF_FLOAT(name, float_suffix)(a, b);        \
-    }                                                           \
-    static DoubleVector apply(DoubleVector a, DoubleVector b) { \
-      return LOOM_SLEEF_DOUBLE(name, double_suffix)(a, b);      \
-    }                                                           \
+#define LOOM_DEFINE(op, name, float_suffix, double_suffix)                      \
+  template <>                                                                   \
+  struct VectorMath<Op::op> {                                                   \
+    static constexpr int kOperands = 2;                                         \
+    static FloatVector apply(FloatVector a, FloatVector b) {                    \
+      return by_formula_or<Op::op>(LOOM_SLEEF_FLOAT(name, float_suffix), a, b); \
+    }                                                                           \
+    static DoubleVector apply(DoubleVector a, DoubleVector b) {                 \
+      return LOOM_SLEEF_DOUBLE(name, double_suffix)(a, b);                      \
+    }                                                                           \
   };
 LOOM_SLEEF_BINARY(LOOM_DEFINE)
 #undef LOOM_DEFINE

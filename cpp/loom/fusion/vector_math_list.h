@@ -2,7 +2,8 @@
 #pragma once
 
 // The functions of Sleef that ATen's Vectorized computes operations with, and in which accuracy:
-// X(operation, name, suffix for float, suffix for double). libtorch_cpu exports them.
+// X(operation, name, suffix for float, suffix for double). libtorch_cpu exports them. Functions of
+// float that vector_formulas.h has are computed by that instead.
 
 #define LOOM_SLEEF_UNARY(X)    \
   X(kExp, exp, _u10, _u10)     \

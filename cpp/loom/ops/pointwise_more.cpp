@@ -4,9 +4,13 @@
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
+#include <ATen/ScalarOps.h>
 #include <ATen/ops/abs_native.h>
 #include <ATen/ops/abs_ops.h>
+#include <ATen/ops/bitwise_left_shift.h>
+#include <ATen/ops/bitwise_right_shift.h>
 #include <ATen/ops/clamp_min_cpu_dispatch.h>
+#include <ATen/ops/div.h>
 #include <ATen/ops/hardswish_backward_native.h>
 #include <ATen/ops/hardswish_backward_ops.h>
 #include <ATen/ops/hardswish_native.h>
@@ -136,6 +140,31 @@ at::Tensor& masked_fill_tensor(at::Tensor& self, const at::Tensor& mask, const a
   return launch_masked_fill(self, mask, value);
 }
 
+// By numbers and through the operators of Python's shifts, ATen's kernels are those of the bitwise
+// operators.
+at::Tensor left_shift(const at::Tensor& self, const at::Tensor& other) {
+  return at::bitwise_left_shift(self, other);
+}
+at::Tensor left_shift_by(const at::Tensor& self, const at::Scalar& other) {
+  return at::bitwise_left_shift(self, native::wrapped_scalar_tensor(other));
+}
+at::Tensor right_shift(const at::Tensor& self, const at::Tensor& other) {
+  return at::bitwise_right_shift(self, other);
+}
+at::Tensor right_shift_by(const at::Tensor& self, const at::Scalar& other) {
+  return at::bitwise_right_shift(self, native::wrapped_scalar_tensor(other));
+}
+
+at::Tensor floor_divide(const at::Tensor& self, const at::Tensor& other) {
+  return at::div(self, other, "floor");
+}
+at::Tensor& floor_divide_(at::Tensor& self, const at::Tensor& other) {
+  return self.div_(other, "floor");
+}
+at::Tensor& floor_divide_out(const at::Tensor& self, const at::Tensor& other, at::Tensor& to) {
+  return at::div_out(to, self, other, "floor");
+}
+
 using Binary = at::Tensor(const at::Tensor&, const at::Tensor&, const at::Scalar&);
 
 at::Tensor& clamp_at_zero(const at::Tensor& self, at::Tensor& to) {
@@ -181,6 +210,13 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("relu", TORCH_FN(relu));
   m.impl("relu_", TORCH_FN(native::relu_));
   m.impl("isnan", TORCH_FN(native::isnan));
+  m.impl("__lshift__.Tensor", TORCH_FN(left_shift));
+  m.impl("__lshift__.Scalar", TORCH_FN(left_shift_by));
+  m.impl("__rshift__.Tensor", TORCH_FN(right_shift));
+  m.impl("__rshift__.Scalar", TORCH_FN(right_shift_by));
+  m.impl("floor_divide", TORCH_FN(floor_divide));
+  m.impl("floor_divide_.Tensor", TORCH_FN(floor_divide_));
+  m.impl("floor_divide.out", TORCH_FN(floor_divide_out));
   m.impl("rsub.Tensor", TORCH_FN(static_cast<Binary*>(native::rsub)));
   m.impl("hardtanh", TORCH_FN(native::hardtanh));
   m.impl("hardtanh_", TORCH_FN(native::hardtanh_));

@@ -259,6 +259,37 @@ void Avx512::sign(Type type, const Xmm& result, const Xmm& a) {
   }
 }
 
+/// Parts of functions.
+bool Avx512::compute_part(const Instruction& instruction, const Xmm& result, const Xmm& a,
+                          const Xmm& b) {
+  constexpr std::uint8_t kFromThreeQuarters = 3, kNanIfNegative = 2 << 2;
+  switch (instruction.op) {
+    case Op::kLeast:
+      vminps(result, a, b);
+      return true;
+    case Op::kGreatest:
+      vmaxps(result, a, b);
+      return true;
+    case Op::kScale:
+      vscalefps(result, a, b);
+      return true;
+    case Op::kExponent:
+      vgetexpps(result, a);
+      return true;
+    case Op::kFraction:
+      vgetmantps(result, a, kFromThreeQuarters | kNanIfNegative);
+      return true;
+    case Op::kErfTerm: {
+      // The table has 16 columns, however many lanes there are.
+      const int row = static_cast<int>(offsetof(Constants, erf)) + 64 * instruction.b;
+      vpermps(Xbyak::Zmm(result.getIdx()), Xbyak::Zmm(a.getIdx()), ptr[r15 + row]);
+      return true;
+    }
+    default:
+      return false;
+  }
+}
+
 void Avx512::compute_rest(const Instruction& instruction, const Xmm& result, const Xmm& a,
                           const Xmm& b) {
   const Type type = instruction.type;
@@ -311,7 +342,7 @@ void Avx512::compute(const Instruction& instruction, int result, int a, int b, i
   }
   const Xmm x = reg(a, type), y = reg(b, type), z = reg(c, type);
   if (compute_alike(instruction, r, x, y, z) || compute_int64(instruction, r, x, y, z)) return;
-  if (compute_bits(instruction, r, x, y)) return;
+  if (compute_bits(instruction, r, x, y) || compute_part(instruction, r, x, y)) return;
   compute_rest(instruction, r, x, y);
 }
 

@@ -58,6 +58,8 @@ class Avx512 final : public VectorCode {
                      const Xbyak::Xmm& b, const Xbyak::Xmm& c);
   void compute_rest(const Instruction& instruction, const Xbyak::Xmm& result, const Xbyak::Xmm& a,
                     const Xbyak::Xmm& b);
+  bool compute_part(const Instruction& instruction, const Xbyak::Xmm& result, const Xbyak::Xmm& a,
+                    const Xbyak::Xmm& b);
   void sign(Type type, const Xbyak::Xmm& result, const Xbyak::Xmm& a);
   void compare_vectors(Type type, const Xbyak::Opmask& result, const Xbyak::Xmm& a,
                        const Xbyak::Xmm& b, Op op);

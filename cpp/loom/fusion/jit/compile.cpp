@@ -3,6 +3,7 @@
 
 #include "loom/base/options.h"
 #include "loom/fusion/jit/code.h"
+#include "loom/fusion/jit/expand.h"
 #include "loom/fusion/jit/program.h"
 
 #include <algorithm>
@@ -63,15 +64,20 @@ std::shared_ptr<const Kernel> compile_for(SimdLevel level, const Body& body) {
   };
   constexpr std::size_t kMostBytes = 96 * 1024;
   constexpr int kMostFrameBytes = 32 * 1024;
-  const Plan plan = make_plan(body);
+  Plan plan = make_plan(body);
   if (!has_functions(level, body, plan)) return nullptr;
+  Expanded expanded{body, {}};
+  if (plan.calls && level == SimdLevel::kAvx512) {
+    expanded = expand(body);
+    plan = make_plan(expanded.body);
+  }
   // Aligned as the code will be.
   const std::unique_ptr<Line[]> buffer(new Line[kMostBytes / sizeof(Line)]);
   try {
     const std::unique_ptr<VectorCode> code = level == SimdLevel::kAvx512
                                                  ? make_avx512(kMostBytes, buffer.get(), plan.wide)
                                                  : make_avx2(kMostBytes, buffer.get(), plan.wide);
-    Program program(body, plan, *code);
+    Program program(expanded.body, expanded.constants, plan, *code);
     program.emit();
     if (program.frame_bytes() > kMostFrameBytes) return nullptr;
     Code memory(std::span<const std::byte>(buffer[0].bytes, code->getSize()));

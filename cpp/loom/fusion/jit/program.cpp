@@ -25,8 +25,10 @@ std::size_t accumulator_bytes(const Body& body, const Plan& plan) {
 
 }  // namespace
 
-Program::Program(const Body& body, const Plan& plan, VectorCode& code)
+Program::Program(const Body& body, std::span<const std::uint32_t> constants, const Plan& plan,
+                 VectorCode& code)
     : body_(body),
+      constants_(constants),
       plan_(plan),
       code_(code),
       frame_(body.inputs.size() + body.outputs.size() + plan.stashed.size(), body.value_count(),
@@ -123,9 +125,14 @@ void Program::emit_epilogue() {
 void Program::copy_parameters() {
   auto& c = code_;
   c.mov(c.rax, c.ptr[c.rdi + offsetof(Arguments, params)]);
+  const std::size_t given = body_.params.size() - constants_.size();
   for (std::size_t i = 0; i < body_.params.size(); ++i) {
     const auto value = static_cast<ValueId>(body_.first_param() + i);
     if (!plan_.needed[value]) continue;
+    if (i >= given) {
+      c.mov(c.dword[frame(frame_.home(value))], constants_[i - given]);
+      continue;
+    }
     const auto param = c.rax + static_cast<int>(sizeof(Param) * i);
     if (body_.params[i] == Type::kMask) {
       c.movzx(c.ecx, c.byte[param]);

@@ -8,6 +8,7 @@
 // addresses of rows, in loops that call functions only r13.
 // Thread: one object, one thread.
 
+#include "loom/fusion/jit/expand.h"
 #include "loom/fusion/jit/frame.h"
 #include "loom/fusion/jit/plan.h"
 #include "loom/fusion/jit/registers.h"
@@ -16,20 +17,24 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
+#include <span>
 #include <vector>
 
 namespace loom::fusion::jit {
 
 class Program {
  public:
-  Program(const Body& body, const Plan& plan, VectorCode& code);
+  /// `constants` are the values of the body's last parameters (expand.h).
+  Program(const Body& body, std::span<const std::uint32_t> constants, const Plan& plan,
+          VectorCode& code);
   void emit();
   /// Of the stack, after emit().
   [[nodiscard]] int frame_bytes() const noexcept { return frame_.bytes(); }
 
  private:
   static constexpr std::size_t kMostPointers =
-      Body::kMaxInputs + Body::kMaxOutputs + Body::kMaxInstructions;
+      Body::kMaxInputs + Body::kMaxOutputs + kMaxExpandedValues;
 
   /// How the loop over the columns of a phase is made.
   struct Shape {
@@ -70,6 +75,7 @@ class Program {
   [[nodiscard]] std::vector<bool> find_bfloat16() const;
 
   const Body& body_;
+  const std::span<const std::uint32_t> constants_;
   const Plan& plan_;
   VectorCode& code_;
   Frame frame_;

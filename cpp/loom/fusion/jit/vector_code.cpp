@@ -55,6 +55,19 @@ void VectorCode::fold(Op op, Type type, const Address& from, const Address& to) 
   save_first(type, 0, to);
 }
 
+void VectorCode::multiply_add(bool is_float, const Xbyak::Xmm& result, const Xbyak::Xmm& a,
+                              const Xbyak::Xmm& b, const Xbyak::Xmm& c) {
+  const int to = result.getIdx();
+  if (to == c.getIdx()) {
+    is_float ? vfmadd231ps(result, a, b) : vfmadd231pd(result, a, b);
+  } else if (to == b.getIdx()) {
+    is_float ? vfmadd213ps(result, a, c) : vfmadd213pd(result, a, c);
+  } else {
+    if (to != a.getIdx()) vmovaps(result, a);
+    is_float ? vfmadd213ps(result, b, c) : vfmadd213pd(result, b, c);
+  }
+}
+
 bool VectorCode::compute_alike(const Instruction& instruction, const Xbyak::Xmm& result,
                                const Xbyak::Xmm& a, const Xbyak::Xmm& b, const Xbyak::Xmm& c) {
   const Type type = instruction.type;
@@ -92,9 +105,7 @@ bool VectorCode::compute_alike(const Instruction& instruction, const Xbyak::Xmm&
         vpaddd(result, t, c);
         return true;
       }
-      vmovaps(t, a);
-      is_float ? vfmadd213ps(t, b, c) : vfmadd213pd(t, b, c);
-      vmovaps(result, t);
+      multiply_add(is_float, result, a, b, c);
       return true;
     case Op::kWrapInt8:
     case Op::kWrapInt16: {

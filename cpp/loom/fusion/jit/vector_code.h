@@ -94,6 +94,10 @@ class VectorCode : public Xbyak::CodeGenerator {
   bool compute_alike(const Instruction& instruction, const Xbyak::Xmm& result, const Xbyak::Xmm& a,
                      const Xbyak::Xmm& b, const Xbyak::Xmm& c);
 
+  /// result = a * b + c.
+  void multiply_add(bool is_float, const Xbyak::Xmm& result, const Xbyak::Xmm& a,
+                    const Xbyak::Xmm& b, const Xbyak::Xmm& c);
+
   /// The immediate operand of a rounding instruction.
   [[nodiscard]] static std::uint8_t rounding_of(Op op);
 

@@ -156,19 +156,6 @@ struct Sub {
   }
 };
 
-struct DivMode {
-  static void emit(FusedOperator& f, const Tensor& to, const Tensor& self, const Tensor& other,
-                   const std::optional<std::string_view>& mode) {
-    // Rounding down is more than a floor, and integers must look for zeros.
-    if (!f.floating() || (mode && *mode != "trunc")) return f.give_up();
-    const Node a = f.load(self);
-    const Node quotient = f.div(a, f.load(other));
-    if (!mode) return f.store(quotient, to);
-    // Beside a number the quotient keeps the precision of the computation.
-    f.store(f.apply(Op::kTrunc, other.is_cpu() ? quotient : f.rounded(quotient)), to);
-  }
-};
-
 /// Comparisons: both sides are values of the common dtype.
 template <Op kOp>
 struct Compare {
