@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// How the steps of a recurrence are shared between cores: by units, each core with the weights that
+// stay in its own cache, and a grid per step; or, where a step is too little for that, by samples
+// of the batch, which need nothing of each other. From shapes only.
+// Thread: the worker that runs the command.
+
+#include "loom/ops/launch.h"
+
+#include <algorithm>
+#include <cstdint>
+
+namespace loom::ops::recurrent {
+
+/// `groups` are what units come in; a block has a range of them.
+struct Recurrence {
+  std::int64_t steps, batch, groups;
+  double step_cost;           ///< multiply-adds of a step
+  std::int64_t weight_bytes;  ///< what a step reads of the weights
+};
+
+/// Calls step(index, first row, end row, first group, end group) for all of them, in order of the
+/// index for each row.
+template <class Step>
+void run_recurrence(Grid& grid, const Recurrence& r, const Step& step) {
+  // A block's part of the weights stays in half of a core's L2...
+  constexpr std::int64_t kBlockBytes = 512 * 1024;
+  // ... and its work is worth handing over (20 to 40 us).
+  constexpr double kBlockCost = 2e6;
+  // Fewer rows than that waste a block kernel's registers.
+  constexpr std::int64_t kLeastRows = 8;
+  const auto across = static_cast<std::int64_t>(
+      std::max(static_cast<double>(r.weight_bytes / kBlockBytes), r.step_cost / kBlockCost));
+  const auto parts = [](std::int64_t count, std::int64_t blocks) {
+    return (count + blocks - 1) / blocks;
+  };
+  if (across >= 2 && r.groups >= 2) {
+    const std::int64_t part = parts(r.groups, std::min(across, r.groups));
+    for (std::int64_t i = 0; i < r.steps; ++i) {
+      grid.run(parts(r.groups, part), [&](std::int64_t block) {
+        step(i, 0, r.batch, block * part, std::min((block + 1) * part, r.groups));
+      });
+    }
+    return;
+  }
+  const double cost = r.step_cost * static_cast<double>(r.steps);
+  const std::int64_t most = std::max<std::int64_t>(r.batch / kLeastRows, 1);
+  const std::int64_t part =
+      parts(r.batch, std::clamp<std::int64_t>(static_cast<std::int64_t>(cost / kBlockCost), 1, most));
+  grid.run(parts(r.batch, part), [&](std::int64_t block) {
+    for (std::int64_t i = 0; i < r.steps; ++i) {
+      step(i, block * part, std::min((block + 1) * part, r.batch), 0, r.groups);
+    }
+  });
+}
+
+}  // namespace loom::ops::recurrent
