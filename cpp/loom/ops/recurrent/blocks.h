@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-// How the steps of a recurrence are shared between cores: by units, each core with the weights that
-// stay in its own cache, and a grid per step; or, where a step is too little for that, by samples
-// of the batch, which need nothing of each other. From shapes only.
-// Thread: the worker that runs the command.
+// How the steps of a recurrence are shared between cores: by samples of the batch, which need
+// nothing of each other, if there are enough of them and the weights fit in a core's cache or a
+// step is too little to share; else by units, each core with its part of the weights, and a grid
+// per step. From shapes only. Thread: the worker that runs the command.
 
 #include "loom/ops/launch.h"
 
@@ -24,18 +24,19 @@ struct Recurrence {
 /// index for each row.
 template <class Step>
 void run_recurrence(Grid& grid, const Recurrence& r, const Step& step) {
-  // A block's part of the weights stays in half of a core's L2...
-  constexpr std::int64_t kBlockBytes = 512 * 1024;
-  // ... and its work is worth handing over (20 to 40 us).
+  // What a core's L2 holds, and the part of the weights that a block has.
+  constexpr std::int64_t kNearBytes = 1 << 20, kBlockBytes = kNearBytes / 2;
+  // A block's multiply-adds: worth handing over (20 to 40 us).
   constexpr double kBlockCost = 2e6;
   // Fewer rows than that waste a block kernel's registers.
   constexpr std::int64_t kLeastRows = 8;
   const auto across = static_cast<std::int64_t>(
       std::max(static_cast<double>(r.weight_bytes / kBlockBytes), r.step_cost / kBlockCost));
+  const bool by_samples = r.batch >= 2 * kLeastRows && r.weight_bytes <= kNearBytes;
   const auto parts = [](std::int64_t count, std::int64_t blocks) {
     return (count + blocks - 1) / blocks;
   };
-  if (across >= 2 && r.groups >= 2) {
+  if (across >= 2 && r.groups >= 2 && !by_samples) {
     const std::int64_t part = parts(r.groups, std::min(across, r.groups));
     for (std::int64_t i = 0; i < r.steps; ++i) {
       grid.run(parts(r.groups, part), [&](std::int64_t block) {
@@ -46,8 +47,8 @@ void run_recurrence(Grid& grid, const Recurrence& r, const Step& step) {
   }
   const double cost = r.step_cost * static_cast<double>(r.steps);
   const std::int64_t most = std::max<std::int64_t>(r.batch / kLeastRows, 1);
-  const std::int64_t part =
-      parts(r.batch, std::clamp<std::int64_t>(static_cast<std::int64_t>(cost / kBlockCost), 1, most));
+  const std::int64_t part = parts(
+      r.batch, std::clamp<std::int64_t>(static_cast<std::int64_t>(cost / kBlockCost), 1, most));
   grid.run(parts(r.batch, part), [&](std::int64_t block) {
     for (std::int64_t i = 0; i < r.steps; ++i) {
       step(i, block * part, std::min((block + 1) * part, r.batch), 0, r.groups);

@@ -50,9 +50,9 @@ bool is_watched(const at::Tensor& tensor) {
 /// A tensor that the kernels read as it is, of the given sizes.
 bool is_plain(const at::Tensor& tensor, const at::Tensor& input, c10::IntArrayRef sizes) {
   return tensor.defined() && !is_watched(tensor) && tensor.layout() == at::kStrided &&
-         !tensor.is_nested() && tensor.scalar_type() == at::kFloat &&
-         tensor.is_privateuseone() && tensor.device() == input.device() &&
-         tensor.sizes() == sizes && !torch::autograd::isFwGradDefined(tensor);
+         !tensor.is_nested() && tensor.scalar_type() == at::kFloat && tensor.is_privateuseone() &&
+         tensor.device() == input.device() && tensor.sizes() == sizes &&
+         !torch::autograd::isFwGradDefined(tensor);
 }
 
 bool is_common_form(const at::Tensor& input, at::TensorList hx, at::TensorList params,
@@ -143,18 +143,22 @@ class LstmLayerBackward final : public Node {
     if (by_formula) {
       auto found = lstm_layer_gradient_formula(layer, grads[0], grads[1], grads[2]);
       for (int i = 0; i < kInputBias; ++i) results[i] = std::move(found[i]);
-      if (layer.input_bias.defined()) results[kInputBias] = results[kHiddenBias] = found[kInputBias];
+      if (layer.input_bias.defined())
+        results[kInputBias] = results[kHiddenBias] = found[kInputBias];
       return results;
     }
-    const LstmResult kept{output_.unpack(c10::intrusive_ptr<Node>::reclaim_copy(this)), {}, {},
-                          saved_[kCount].unpack(), saved_[kCount + 1].unpack()};
-    const bool bias = layer.input_bias.defined() &&
-                      (task_should_compute_output(kInputBias) ||
-                       task_should_compute_output(kHiddenBias));
+    const LstmResult kept{output_.unpack(c10::intrusive_ptr<Node>::reclaim_copy(this)),
+                          {},
+                          {},
+                          saved_[kCount].unpack(),
+                          saved_[kCount + 1].unpack()};
+    const bool bias = layer.input_bias.defined() && (task_should_compute_output(kInputBias) ||
+                                                     task_should_compute_output(kHiddenBias));
     const LstmGradient found = lstm_layer_backward(
         layer, kept, grads[0], grads[1], grads[2],
         {task_should_compute_output(kInput), task_should_compute_output(kHidden),
-         task_should_compute_output(kInputWeight), task_should_compute_output(kHiddenWeight), bias});
+         task_should_compute_output(kInputWeight), task_should_compute_output(kHiddenWeight),
+         bias});
     return {found.input,         found.hidden, found.cell, found.input_weight,
             found.hidden_weight, found.bias,   found.bias};
   }
@@ -167,9 +171,9 @@ class LstmLayerBackward final : public Node {
 
 LstmResult run_layer(const LstmLayer& layer, bool records) {
   const bool needs_gradient =
-      records && torch::autograd::compute_requires_grad(
-                     layer.input, layer.hidden, layer.cell, layer.input_weight, layer.hidden_weight,
-                     layer.input_bias, layer.hidden_bias);
+      records && torch::autograd::compute_requires_grad(layer.input, layer.hidden, layer.cell,
+                                                        layer.input_weight, layer.hidden_weight,
+                                                        layer.input_bias, layer.hidden_bias);
   const LstmResult result = [&] {
     at::AutoDispatchBelowADInplaceOrView below_autograd;
     return lstm_layer(layer, needs_gradient);

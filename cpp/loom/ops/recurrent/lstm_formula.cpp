@@ -4,12 +4,13 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/linear.h>
-#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 #include <vector>
 
+// Only operators that batched gradients (torch.autograd.grad(..., is_grads_batched=True)) know meet
+// gradients: no composites.
 namespace loom::ops {
 namespace {
 
@@ -27,8 +28,9 @@ std::vector<Step> run(const LstmLayer& layer) {
   for (const at::Tensor& input : inputs) {
     const std::vector<at::Tensor> gates =
         (input + at::linear(hidden, layer.hidden_weight, layer.hidden_bias)).chunk(4, 1);
-    Step step{gates[0].sigmoid(), gates[1].sigmoid(), gates[2].tanh(), gates[3].sigmoid(),
-              hidden,             cell,               at::Tensor()};
+    Step step{
+        gates[0].sigmoid(), gates[1].sigmoid(), gates[2].tanh(), gates[3].sigmoid(), hidden, cell,
+        at::Tensor()};
     cell = step.cell = step.forget * cell + step.in * step.candidate;
     hidden = step.out * cell.tanh();
     steps.push_back(std::move(step));
@@ -59,18 +61,18 @@ std::array<at::Tensor, 6> lstm_layer_gradient_formula(const LstmLayer& layer,
                                       to_cell * s.in * (1 - s.candidate * s.candidate),
                                       to_hidden * squashed * s.out * (1 - s.out)},
                                      1);
-    to_hidden = gates.matmul(layer.hidden_weight);
+    to_hidden = gates.mm(layer.hidden_weight);
     to_cell = to_cell * s.forget;
-    const at::Tensor weight = gates.t().matmul(s.hidden_before);
+    const at::Tensor weight = gates.t().mm(s.hidden_before);
     hidden_weight = hidden_weight.defined() ? hidden_weight + weight : weight;
     all_gates[static_cast<std::size_t>(place)] = gates;
   }
-  const at::Tensor gates = at::stack(all_gates, 0);
-  const at::Tensor rows = gates.flatten(0, 1);
-  return {gates.matmul(layer.input_weight),
+  const at::Tensor rows = at::cat(all_gates, 0);
+  const at::Tensor inputs = layer.input.reshape({-1, layer.input.size(2)});
+  return {rows.mm(layer.input_weight).view(layer.input.sizes()),
           to_hidden,
           to_cell,
-          rows.t().matmul(layer.input.flatten(0, 1)),
+          rows.t().mm(inputs),
           hidden_weight,
           rows.sum(0)};
 }

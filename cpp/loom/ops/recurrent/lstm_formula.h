@@ -12,8 +12,9 @@ namespace loom::ops {
 
 /// Gradients of input, hidden, cell, both weights and either bias, in this order. Undefined
 /// gradients of results count as 0.
-[[nodiscard]] std::array<at::Tensor, 6> lstm_layer_gradient_formula(
-    const LstmLayer& layer, const at::Tensor& output_grad, const at::Tensor& hidden_grad,
-    const at::Tensor& cell_grad);
+[[nodiscard]] std::array<at::Tensor, 6> lstm_layer_gradient_formula(const LstmLayer& layer,
+                                                                    const at::Tensor& output_grad,
+                                                                    const at::Tensor& hidden_grad,
+                                                                    const at::Tensor& cell_grad);
 
 }  // namespace loom::ops

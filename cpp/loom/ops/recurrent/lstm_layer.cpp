@@ -23,12 +23,14 @@ using namespace recurrent;
 
 // Rows whose sums stay in L1.
 constexpr std::int64_t kRowTile = 32;
-// Fewer rows than that are inner products with the weights where they are.
-constexpr std::int64_t kPackedRows = 4;
 
 struct Sizes {
   std::int64_t steps, batch, hidden;
   bool reverse;
+
+  // Unpacked weights cost as much for each row as packed ones for eight, and packing as much as
+  // some ten steps of one row.
+  [[nodiscard]] bool packs() const noexcept { return steps >= 32 || (batch - 1) * steps >= 8; }
 
   [[nodiscard]] std::int64_t step(std::int64_t index) const noexcept {
     return reverse ? steps - 1 - index : index;
@@ -105,34 +107,33 @@ void forward_kernel(Grid& grid, const TensorRef& output, const TensorRef& last_h
   const auto cell_after = [&](std::int64_t index) {
     return floats(cells) + (keeps ? s.step(index) * s.state() : 0);
   };
-  run_recurrence(
-      grid, s.recurrence(s.parts(kGroup)),
-      [&](std::int64_t index, std::int64_t row, std::int64_t end_row, std::int64_t first_group,
-          std::int64_t end_group) {
-        alignas(64) float sums[kRowTile * kGroupSums] = {};
-        const float* state = index == 0 ? floats(hidden) : state_after(index - 1);
-        const float* cell_before = index == 0 ? floats(cell) : cell_after(index - 1);
-        for (; row < end_row; row += kRowTile) {
-          const std::int64_t rows = std::min(kRowTile, end_row - row);
-          for (std::int64_t group = first_group; group < end_group; ++group) {
-            weigh_state(s, state + row * s.hidden, rows, group, weight, packed, sums);
-            const std::int64_t unit = group * kGroup;
-            const std::int64_t at = row * s.hidden + unit;
-            const std::int64_t at_step = s.step(index) * s.state() + row * s.hidden;
-            lstm_step({.rows = rows,
-                       .units = std::min(kGroup, s.hidden - unit),
-                       .hidden = s.hidden,
-                       .sums = sums,
-                       .gates = floats(gates) + kGates * at_step + unit,
-                       .cell_before = cell_before + at,
-                       .cell_after = cell_after(index) + at,
-                       .state = state_after(index) + at,
-                       .output = floats(output) + at_step + unit,
-                       .output_stride = s.hidden,
-                       .keeps = keeps});
-          }
-        }
-      });
+  run_recurrence(grid, s.recurrence(s.parts(kGroup)),
+                 [&](std::int64_t index, std::int64_t row, std::int64_t end_row,
+                     std::int64_t first_group, std::int64_t end_group) {
+                   alignas(64) float sums[kRowTile * kGroupSums] = {};
+                   const float* state = index == 0 ? floats(hidden) : state_after(index - 1);
+                   const float* cell_before = index == 0 ? floats(cell) : cell_after(index - 1);
+                   for (; row < end_row; row += kRowTile) {
+                     const std::int64_t rows = std::min(kRowTile, end_row - row);
+                     for (std::int64_t group = first_group; group < end_group; ++group) {
+                       weigh_state(s, state + row * s.hidden, rows, group, weight, packed, sums);
+                       const std::int64_t unit = group * kGroup;
+                       const std::int64_t at = row * s.hidden + unit;
+                       const std::int64_t at_step = s.step(index) * s.state() + row * s.hidden;
+                       lstm_step({.rows = rows,
+                                  .units = std::min(kGroup, s.hidden - unit),
+                                  .hidden = s.hidden,
+                                  .sums = sums,
+                                  .gates = floats(gates) + kGates * at_step + unit,
+                                  .cell_before = cell_before + at,
+                                  .cell_after = cell_after(index) + at,
+                                  .state = state_after(index) + at,
+                                  .output = floats(output) + at_step + unit,
+                                  .output_stride = s.hidden,
+                                  .keeps = keeps});
+                     }
+                   }
+                 });
   std::copy_n(state_after(s.steps - 1), s.state(), floats(last_hidden));
   std::copy_n(cell_after(s.steps - 1), s.state(), floats(last_cell));
 }
@@ -212,7 +213,7 @@ LstmResult lstm_layer(const LstmLayer& layer, bool keeps) {
   result.cells = make({keeps ? s.steps : 1, s.batch, s.hidden});
   const at::Tensor states = make({2, s.batch, s.hidden});
   at::Tensor packed;
-  if (s.batch >= kPackedRows) packed = make({s.parts(kGroup), s.hidden, kGroupSums});
+  if (s.packs()) packed = make({s.parts(kGroup), s.hidden, kGroupSums});
   launch_on(layer.input.device(), "lstm", Custom{}, forward_kernel, out(result.output),
             out(result.hidden), out(result.cell), out(result.gates), out(result.cells), out(states),
             out(packed), layer.hidden, layer.cell, layer.hidden_weight, s, keeps);

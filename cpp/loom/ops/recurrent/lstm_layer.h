@@ -10,12 +10,12 @@ namespace loom::ops {
 
 /// What a layer is computed from; all float32 on one loom device.
 struct LstmLayer {
-  at::Tensor input;                      ///< steps x batch x features
-  at::Tensor hidden, cell;               ///< batch x hidden size, contiguous: the initial states
-  at::Tensor input_weight;               ///< 4 hidden x features
-  at::Tensor hidden_weight;              ///< 4 hidden x hidden, contiguous
-  at::Tensor input_bias, hidden_bias;    ///< 4 hidden, or both undefined
-  bool reverse = false;                  ///< from the last step to the first
+  at::Tensor input;                    ///< steps x batch x features
+  at::Tensor hidden, cell;             ///< batch x hidden size, contiguous: the initial states
+  at::Tensor input_weight;             ///< 4 hidden x features
+  at::Tensor hidden_weight;            ///< 4 hidden x hidden, contiguous
+  at::Tensor input_bias, hidden_bias;  ///< 4 hidden, or both undefined
+  bool reverse = false;                ///< from the last step to the first
 };
 
 struct LstmResult {
