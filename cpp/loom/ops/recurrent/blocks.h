@@ -28,11 +28,11 @@ void run_recurrence(Grid& grid, const Recurrence& r, const Step& step) {
   constexpr std::int64_t kNearBytes = 1 << 20, kBlockBytes = kNearBytes / 2;
   // A block's multiply-adds: worth handing over (20 to 40 us).
   constexpr double kBlockCost = 2e6;
-  // Fewer rows than that waste a block kernel's registers.
-  constexpr std::int64_t kLeastRows = 8;
+  // Fewer rows than that read the weights more than they compute with them; a small batch has to.
+  const std::int64_t least_rows = r.batch >= 16 ? 8 : 4;
   const auto across = static_cast<std::int64_t>(
       std::max(static_cast<double>(r.weight_bytes / kBlockBytes), r.step_cost / kBlockCost));
-  const bool by_samples = r.batch >= 2 * kLeastRows && r.weight_bytes <= kNearBytes;
+  const bool by_samples = r.batch >= 16 && r.weight_bytes <= kNearBytes;
   const auto parts = [](std::int64_t count, std::int64_t blocks) {
     return (count + blocks - 1) / blocks;
   };
@@ -46,7 +46,7 @@ void run_recurrence(Grid& grid, const Recurrence& r, const Step& step) {
     return;
   }
   const double cost = r.step_cost * static_cast<double>(r.steps);
-  const std::int64_t most = std::max<std::int64_t>(r.batch / kLeastRows, 1);
+  const std::int64_t most = std::max<std::int64_t>(r.batch / least_rows, 1);
   const std::int64_t part = parts(
       r.batch, std::clamp<std::int64_t>(static_cast<std::int64_t>(cost / kBlockCost), 1, most));
   grid.run(parts(r.batch, part), [&](std::int64_t block) {

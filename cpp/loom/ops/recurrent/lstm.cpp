@@ -12,15 +12,11 @@
 #include <ATen/ops/stack.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
-#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/functions/utils.h>
-#include <torch/csrc/autograd/saved_variable.h>
-#include <torch/csrc/dynamo/compiled_autograd.h>
 #include <torch/library.h>
 
-#include <array>
-#include <mutex>
-#include <string>
+#include <optional>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -28,8 +24,7 @@
 namespace loom::ops {
 namespace {
 
-using torch::autograd::Node;
-using torch::autograd::SavedVariable;
+using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 /// True for tensors of Python classes, inside torch.func, and under modes that see operators.
@@ -82,110 +77,83 @@ bool is_common_form(const at::Tensor& input, at::TensorList hx, at::TensorList p
   return true;
 }
 
-class LstmLayerBackward final : public Node {
+/// A layer with its gradients. Its saved tensors are the layer's own, in the order of its
+/// arguments, then the gates, the cells and the output.
+class LstmLayerFunction : public torch::autograd::Function<LstmLayerFunction> {
  public:
-  /// The order of a layer's tensors wherever they are listed.
-  enum { kInput, kHidden, kCell, kInputWeight, kHiddenWeight, kInputBias, kHiddenBias, kCount };
-
-  LstmLayerBackward(const LstmLayer& layer, const LstmResult& kept) : reverse_(layer.reverse) {
-    const std::array<const at::Tensor*, kCount> tensors = {
-        &layer.input,         &layer.hidden,     &layer.cell,       &layer.input_weight,
-        &layer.hidden_weight, &layer.input_bias, &layer.hidden_bias};
-    for (const at::Tensor* tensor : tensors) saved_.emplace_back(*tensor, /*is_output=*/false);
-    saved_.emplace_back(kept.gates, /*is_output=*/false);
-    saved_.emplace_back(kept.cells, /*is_output=*/false);
+  static variable_list forward(AutogradContext* context, const at::Tensor& input,
+                               const at::Tensor& hidden, const at::Tensor& cell,
+                               const at::Tensor& input_weight, const at::Tensor& hidden_weight,
+                               const std::optional<at::Tensor>& input_bias,
+                               const std::optional<at::Tensor>& hidden_bias, bool reverse) {
+    const LstmLayer layer{input,
+                          hidden,
+                          cell,
+                          input_weight,
+                          hidden_weight,
+                          input_bias.value_or(at::Tensor()),
+                          hidden_bias.value_or(at::Tensor()),
+                          reverse};
+    const LstmResult result = [&] {
+      at::AutoDispatchBelowADInplaceOrView below_autograd;
+      return lstm_layer(layer, /*keeps=*/true);
+    }();
+    context->set_materialize_grads(false);
+    context->saved_data["reverse"] = reverse;
+    context->save_for_backward({input, hidden, cell, input_weight, hidden_weight, layer.input_bias,
+                                layer.hidden_bias, result.gates, result.cells, result.output});
+    return {result.output, result.hidden, result.cell};
   }
 
-  /// Makes `node` the origin of the results that are seen outside.
-  static void attach(const c10::intrusive_ptr<LstmLayerBackward>& node, const LstmResult& result) {
-    torch::autograd::set_history(result.output, node);
-    torch::autograd::set_history(result.hidden, node);
-    torch::autograd::set_history(result.cell, node);
-    node->output_ = SavedVariable(result.output, /*is_output=*/true);
-  }
-
-  std::string name() const override { return "LstmLayerBackward"; }
-
-  void release_variables() override {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    for (SavedVariable& saved : saved_) saved.reset_data();
-    output_.reset_data();
-  }
-
-  // torch.compile of a backward pass: collects what the node holds, and runs it with stand-ins.
-  void compiled_args(torch::dynamo::autograd::CompiledNodeArgs& args) const override {
-    args.collect(saved_, /*is_output=*/false);
-    args.collect(output_, /*is_output=*/true);
-    args.collect(reverse_);
-  }
-  variable_list apply_with_saved(const variable_list& inputs,
-                                 torch::dynamo::autograd::SwapSavedVariables& saved) override {
-    saved.before(saved_);
-    saved.before(output_);
-    variable_list results = apply(variable_list(inputs));
-    saved.after(saved_);
-    saved.after(output_);
-    return results;
-  }
-
- private:
-  variable_list apply(variable_list&& grads) override {
-    // Two threads may run backward through one graph, as in PyTorch's own nodes.
-    const std::lock_guard<std::mutex> lock(mutex_);
-    variable_list results(kCount);
-    if (!grads[0].defined() && !grads[1].defined() && !grads[2].defined()) return results;
-    const LstmLayer layer{saved_[kInput].unpack(),        saved_[kHidden].unpack(),
-                          saved_[kCell].unpack(),         saved_[kInputWeight].unpack(),
-                          saved_[kHiddenWeight].unpack(), saved_[kInputBias].unpack(),
-                          saved_[kHiddenBias].unpack(),   reverse_};
+  static variable_list backward(AutogradContext* context, const variable_list& grads) {
+    const bool reverse = context->saved_data["reverse"].toBool();
+    const variable_list saved = context->get_saved_variables();
+    const LstmLayer layer{saved[0], saved[1], saved[2], saved[3],
+                          saved[4], saved[5], saved[6], reverse};
+    if (!grads[0].defined() && !grads[1].defined() && !grads[2].defined()) {
+      return variable_list(kArguments);
+    }
     bool by_formula = at::GradMode::is_enabled() || is_watched(layer.input);
     for (const at::Tensor& grad : grads) by_formula = by_formula || is_watched(grad);
     if (by_formula) {
-      auto found = lstm_layer_gradient_formula(layer, grads[0], grads[1], grads[2]);
-      for (int i = 0; i < kInputBias; ++i) results[i] = std::move(found[i]);
-      if (layer.input_bias.defined())
-        results[kInputBias] = results[kHiddenBias] = found[kInputBias];
-      return results;
+      const auto found = lstm_layer_gradient_formula(layer, grads[0], grads[1], grads[2]);
+      const at::Tensor bias = layer.input_bias.defined() ? found[5] : at::Tensor();
+      return {found[0], found[1], found[2], found[3], found[4], bias, bias, at::Tensor()};
     }
-    const LstmResult kept{output_.unpack(c10::intrusive_ptr<Node>::reclaim_copy(this)),
-                          {},
-                          {},
-                          saved_[kCount].unpack(),
-                          saved_[kCount + 1].unpack()};
-    const bool bias = layer.input_bias.defined() && (task_should_compute_output(kInputBias) ||
-                                                     task_should_compute_output(kHiddenBias));
-    const LstmGradient found = lstm_layer_backward(
-        layer, kept, grads[0], grads[1], grads[2],
-        {task_should_compute_output(kInput), task_should_compute_output(kHidden),
-         task_should_compute_output(kInputWeight), task_should_compute_output(kHiddenWeight),
-         bias});
+    LstmResult kept;
+    kept.gates = saved[7];
+    kept.cells = saved[8];
+    kept.output = saved[9];
+    const auto wants = [&](std::size_t index) { return context->needs_input_grad(index); };
+    const bool bias = layer.input_bias.defined() && (wants(5) || wants(6));
+    const LstmGradient found = lstm_layer_backward(layer, kept, grads[0], grads[1], grads[2],
+                                                   {wants(0), wants(1), wants(3), wants(4), bias});
     return {found.input,         found.hidden, found.cell, found.input_weight,
-            found.hidden_weight, found.bias,   found.bias};
+            found.hidden_weight, found.bias,   found.bias, at::Tensor()};
   }
 
-  // The layer's tensors, then the gates and the cells.
-  std::vector<SavedVariable> saved_;
-  SavedVariable output_;
-  const bool reverse_;
+ private:
+  static constexpr std::size_t kArguments = 8;
 };
 
 LstmResult run_layer(const LstmLayer& layer, bool records) {
-  const bool needs_gradient =
-      records && torch::autograd::compute_requires_grad(layer.input, layer.hidden, layer.cell,
+  if (records && torch::autograd::compute_requires_grad(layer.input, layer.hidden, layer.cell,
                                                         layer.input_weight, layer.hidden_weight,
-                                                        layer.input_bias, layer.hidden_bias);
-  const LstmResult result = [&] {
-    at::AutoDispatchBelowADInplaceOrView below_autograd;
-    return lstm_layer(layer, needs_gradient);
-  }();
-  if (needs_gradient) {
-    const auto node = c10::make_intrusive<LstmLayerBackward>(layer, result);
-    node->set_next_edges(torch::autograd::collect_next_edges(
+                                                        layer.input_bias, layer.hidden_bias)) {
+    const auto given = [](const at::Tensor& bias) {
+      return bias.defined() ? std::optional<at::Tensor>(bias) : std::nullopt;
+    };
+    const variable_list results = LstmLayerFunction::apply(
         layer.input, layer.hidden, layer.cell, layer.input_weight, layer.hidden_weight,
-        layer.input_bias, layer.hidden_bias));
-    LstmLayerBackward::attach(node, result);
+        given(layer.input_bias), given(layer.hidden_bias), layer.reverse);
+    LstmResult result;
+    result.output = results[0];
+    result.hidden = results[1];
+    result.cell = results[2];
+    return result;
   }
-  return result;
+  at::AutoDispatchBelowADInplaceOrView below_autograd;
+  return lstm_layer(layer, /*keeps=*/false);
 }
 
 /// kRecords: called above autograd.
