@@ -302,6 +302,7 @@ def test_function_transforms():
     )
 
 
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 def test_compiled_autograd():
     from torch._dynamo import compiled_autograd
 
