@@ -9,6 +9,7 @@
 #include "loom/ops/copy_bytes.h"
 #include "loom/ops/fused.h"
 #include "loom/ops/launch.h"
+#include "loom/ops/movement/strided_copy.h"
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
@@ -43,6 +44,32 @@ void copy_dense(Grid& grid, const TensorRef& destination, const TensorRef& sourc
   });
 }
 
+/// Where the elements of a tensor end, in bytes from the first one.
+std::ptrdiff_t extent(const TensorView& view) {
+  std::int64_t last = 0;
+  for (std::size_t d = 0; d < view.sizes.size(); ++d) last += (view.sizes[d] - 1) * view.strides[d];
+  return (last + 1) * static_cast<std::ptrdiff_t>(c10::elementSize(view.dtype));
+}
+
+bool disjoint(const TensorView& a, const TensorView& b) {
+  return a.data + extent(a) <= b.data || b.data + extent(b) <= a.data;
+}
+
+/// Same bytes in another order; false if it has to be done element by element.
+bool copy_moved(Grid& grid, const TensorRef& destination, const TensorRef& source) {
+  if (destination.dtype() != source.dtype() || destination.conj() != source.conj() ||
+      destination.neg() != source.neg() || destination.immediate() || source.immediate()) {
+    return false;
+  }
+  const TensorView to = destination.view(), from = source.view();
+  if (!disjoint(to, from)) return false;
+  const std::size_t bytes = static_cast<std::size_t>(destination.numel()) * destination.itemsize();
+  const auto copy = StridedCopy::between(to, from, bytes);
+  if (!copy) return false;
+  grid.run(copy->blocks(), [&](std::int64_t block) { copy->run(block); });
+  return true;
+}
+
 void copy_elements(Grid& grid, const TensorRef& destination, const TensorRef& source) {
   const TensorRef* operands[] = {&destination, &source};
   const SlicePlan plan = Pointwise{.cost = 2}.plan(operands);
@@ -61,7 +88,7 @@ struct CopyCommand {
     Grid grid(queue.cores(), queue.id().priority);
     if (same_bytes(destination, source)) {
       copy_dense(grid, destination, source);
-    } else {
+    } else if (!copy_moved(grid, destination, source)) {
       copy_elements(grid, destination, source);
     }
   }

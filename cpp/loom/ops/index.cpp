@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Selection by index, embeddings and concatenation. An index out of range is found by the kernel,
+// Selection by index and embeddings. An index out of range is found by the kernel,
 // so it is reported at the next synchronisation.
 #include "loom/ops/empty.h"
-#include "loom/ops/structured.h"
+#include "loom/ops/launch.h"
 
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
-#include <ATen/ops/cat_meta.h>
-#include <ATen/ops/copy_native.h>
 #include <ATen/ops/embedding_dense_backward_native.h>
 #include <ATen/ops/index_select_native.h>
 #include <c10/core/WrapDimMinimal.h>
+#include <torch/library.h>
 
 #include <algorithm>
-#include <vector>
 
 namespace loom::ops {
 namespace {
@@ -97,88 +95,12 @@ at::Tensor embedding_dense_backward(const at::Tensor& grad, const at::Tensor& in
   return output;
 }
 
-/// A range of one tensor of a concatenation: what a block copies.
-struct CatPiece {
-  std::size_t tensor;
-  std::int64_t offset;  // in the result, along the dimension of concatenation
-  std::int64_t begin, length;
-};
-
-struct CatCommand {
-  TensorRef output;
-  std::vector<TensorRef> inputs;
-  std::int64_t dim;
-
-  void operator()() {
-    Queue& queue = *Queue::current();
-    const std::vector<CatPiece> pieces = cut();
-    Grid(queue.cores(), queue.id().priority)
-        .run(static_cast<std::int64_t>(pieces.size()),
-             [&](std::int64_t index) { copy(pieces[static_cast<std::size_t>(index)]); });
-  }
-  void accesses(AccessList& list) const {
-    output.append_access(list, true);
-    for (const TensorRef& input : inputs) input.append_access(list, false);
-  }
-
- private:
-  // Ranges of the dimension that is concatenated: each lies together in both tensors, or nearly.
-  [[nodiscard]] std::vector<CatPiece> cut() const {
-    std::vector<CatPiece> pieces;
-    std::int64_t offset = 0;
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-      const TensorRef& input = inputs[i];
-      if (input.numel() == 0) continue;
-      const std::int64_t items = input.sizes()[dim];
-      const std::int64_t block =
-          block_length(items, static_cast<double>(input.numel()) / static_cast<double>(items));
-      for (std::int64_t begin = 0; begin < items; begin += block) {
-        pieces.push_back({i, offset + begin, begin, std::min(block, items - begin)});
-      }
-      offset += items;
-    }
-    return pieces;
-  }
-  void copy(const CatPiece& piece) const {
-    at::Tensor to = output.alias_slice(dim, piece.offset, piece.length);
-    at::native::copy_(to, inputs[piece.tensor].alias_slice(dim, piece.begin, piece.length));
-  }
-};
-
-void launch_cat(const at::Tensor& output, const at::ITensorListRef& tensors, std::int64_t dim) {
-  CatCommand command{TensorRef(output), {}, 0};
-  for (const at::Tensor& tensor : tensors) {
-    check_operand_device("cat", output.device(), tensor);
-    // ATen lets empty vectors take part whatever the other shapes are.
-    if (tensor.numel() != 0) command.inputs.emplace_back(tensor);
-  }
-  if (output.numel() == 0) return;
-  command.dim = c10::maybe_wrap_dim(dim, output.dim());
-  current_queue(output.device().index()).submit("cat", std::move(command));
-}
-
-at::Tensor cat(const at::ITensorListRef& tensors, std::int64_t dim) {
-  StructuredMeta<at::meta::structured_cat, OutputKind::kNew, 1> meta({});
-  meta.meta(tensors, dim);
-  launch_cat(meta.outputs()[0], tensors, dim);
-  return meta.take_outputs()[0];
-}
-
-at::Tensor& cat_out(const at::ITensorListRef& tensors, std::int64_t dim, at::Tensor& output) {
-  StructuredMeta<at::meta::structured_cat, OutputKind::kGiven, 1> meta({output});
-  meta.meta(tensors, dim);
-  launch_cat(output, tensors, dim);
-  return output;
-}
-
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("index_select", TORCH_FN(index_select));
   m.impl("index_select.out", TORCH_FN(index_select_out));
   m.impl("embedding_dense_backward", TORCH_FN(embedding_dense_backward));
-  m.impl("cat", TORCH_FN(cat));
-  m.impl("cat.out", TORCH_FN(cat_out));
 }
 
 }  // namespace loom::ops

@@ -3,6 +3,8 @@
 // summed over parts of the rows in their order.
 #include "loom/ops/empty.h"
 #include "loom/ops/launch.h"
+#include "loom/ops/rows/batch_norm.h"
+#include "loom/ops/rows/layer_norm.h"
 
 #include <ATen/native/cpu/mixed_data_type.h>
 #include <ATen/native/layer_norm.h>
@@ -49,6 +51,12 @@ Three layer_norm(const at::Tensor& input, c10::IntArrayRef shape, const Optional
   at::Tensor mean = empty(stat_sizes, statistics, input.device());
   at::Tensor rstd = empty(stat_sizes, statistics, input.device());
   if (rows == 0) return {output, mean, rstd};
+  const at::Tensor from_rows = input.contiguous();
+  const at::Tensor scales = weight.defined() ? weight.contiguous() : weight;
+  const at::Tensor shifts = bias.defined() ? bias.contiguous() : bias;
+  if (launch_row_layer_norm(output, mean, rstd, from_rows, scales, shifts, rows, row_size, eps)) {
+    return {output, mean, rstd};
+  }
   const auto kernel = [](at::Tensor to, at::Tensor to_mean, at::Tensor to_rstd,
                          const at::Tensor& from, const at::Tensor& scale, const at::Tensor& shift,
                          std::int64_t elements, double epsilon) {
@@ -59,9 +67,7 @@ Three layer_norm(const at::Tensor& input, c10::IntArrayRef shape, const Optional
          Rows{.leading = static_cast<std::int8_t>(leading),
               .cut = 0b1111,
               .cost = kLayerElementCost * static_cast<double>(row_size)},
-         kernel, out(output), out(mean), out(rstd), input.contiguous(),
-         weight.defined() ? weight.contiguous() : weight, bias.defined() ? bias.contiguous() : bias,
-         row_size, eps);
+         kernel, out(output), out(mean), out(rstd), from_rows, scales, shifts, row_size, eps);
   return {output, mean, rstd};
 }
 
@@ -137,6 +143,13 @@ Three layer_norm_backward(const at::Tensor& grad, const at::Tensor& input, c10::
     if (mask[2]) to_bias.zero_();
     return {to_input, to_weight, to_bias};
   }
+  const at::Tensor grads = grad.contiguous(), inputs = input.contiguous();
+  const at::Tensor means = mean.contiguous(), rstds = rstd.contiguous();
+  const at::Tensor scales = weight.defined() ? weight.contiguous() : weight;
+  if (launch_row_layer_norm_gradient(to_input, to_weight, to_bias, grads, inputs, means, rstds,
+                                     scales, rows, row_size)) {
+    return {to_input, to_weight, to_bias};
+  }
   const double cost = 2 * kLayerElementCost * static_cast<double>(row_size);
   const std::int64_t fewest = (rows + kMaxGradientParts - 1) / kMaxGradientParts;
   const RowCut cut{
@@ -145,9 +158,7 @@ Three layer_norm_backward(const at::Tensor& grad, const at::Tensor& input, c10::
       .block = std::max(block_length(rows, cost), fewest),
       .leading = static_cast<std::int8_t>(input.dim() - static_cast<std::int64_t>(shape.size()))};
   launch_on(input.device(), "native_layer_norm_backward", Custom{}, layer_norm_gradients,
-            out(to_input), out(to_weight), out(to_bias), grad.contiguous(), input.contiguous(),
-            mean.contiguous(), rstd.contiguous(), weight.defined() ? weight.contiguous() : weight,
-            cut);
+            out(to_input), out(to_weight), out(to_bias), grads, inputs, means, rstds, scales, cut);
   return {to_input, to_weight, to_bias};
 }
 
@@ -184,16 +195,20 @@ Three batch_norm(const at::Tensor& input, const OptionalTensor& weight_opt,
   const std::int64_t channels = training ? input.size(1) : 0;
   at::Tensor mean = empty({channels}, dtype, input.device());
   at::Tensor invstd = empty({channels}, dtype, input.device());
+  const at::Tensor from = training ? in_memory_format(input) : input;
+  if (record_batch_norm({from, weight, bias, running_mean, running_var, momentum, eps}, training,
+                        output, mean, invstd)) {
+    return {output, mean, invstd};
+  }
   const auto kernel = [](at::Tensor to, at::Tensor to_mean, at::Tensor to_invstd,
                          const at::Tensor& to_running_mean, const at::Tensor& to_running_var,
-                         const at::Tensor& from, const at::Tensor& scale, const at::Tensor& shift,
+                         const at::Tensor& in, const at::Tensor& scale, const at::Tensor& shift,
                          bool train, double rate, double epsilon) {
-    native::batch_norm_cpu_out(from, scale, shift, to_running_mean, to_running_var, train, rate,
+    native::batch_norm_cpu_out(in, scale, shift, to_running_mean, to_running_var, train, rate,
                                epsilon, to, to_mean, to_invstd);
   };
   launch("native_batch_norm", Whole{}, kernel, out(output), out(mean), out(invstd),
-         out(running_mean), out(running_var), training ? in_memory_format(input) : input, weight,
-         bias, training, momentum, eps);
+         out(running_mean), out(running_var), from, weight, bias, training, momentum, eps);
   return {output, mean, invstd};
 }
 
@@ -226,6 +241,11 @@ Three batch_norm_backward(const at::Tensor& grad, const at::Tensor& input,
   }
   if (mask[1]) to_weight = empty({input.size(1)}, dtype, input.device());
   if (mask[2]) to_bias = empty({input.size(1)}, dtype, input.device());
+  if (train && record_batch_norm_gradient(to_input, to_weight, to_bias, grad.contiguous(format),
+                                          input, weight, defined_or_none(save_mean),
+                                          defined_or_none(save_invstd))) {
+    return {to_input, to_weight, to_bias};
+  }
   const auto kernel = [](const at::Tensor& input_to, const at::Tensor& weight_to,
                          const at::Tensor& bias_to, const at::Tensor& from, const at::Tensor& in,
                          const at::Tensor& scale, const at::Tensor& mean, const at::Tensor& var,

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/ops/movement/strided_copy.h"
+
+#include "loom/ops/copy_bytes.h"
+#include "loom/ops/movement/transpose_tile.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace loom::ops {
+namespace {
+
+// What a core copies in some 20 us.
+constexpr std::size_t kBlockBytes = std::size_t{256} << 10;
+// A transposition's stores meet in few sets of the caches, where they are slower than past them.
+constexpr std::size_t kStreamingTurnedBytes = std::size_t{4} << 20;
+constexpr std::size_t kLine = 64;
+// Shorter runs are not worth a call each; ATen copies them.
+constexpr std::size_t kShortestRun = 16;
+// From here on a run is streamed by itself, wherever its lines begin.
+constexpr std::size_t kLongRun = 4096;
+
+[[nodiscard]] std::int64_t ceil_div(std::int64_t a, std::int64_t b) noexcept {
+  return (a + b - 1) / b;
+}
+
+[[nodiscard]] bool on_lines(const std::byte* address, std::ptrdiff_t stride) noexcept {
+  return reinterpret_cast<std::uintptr_t>(address) % kLine == 0 &&
+         stride % static_cast<std::ptrdiff_t>(kLine) == 0;
+}
+
+}  // namespace
+
+std::optional<StridedCopy> StridedCopy::between(const TensorView& to, const TensorView& from,
+                                                std::size_t total_bytes) {
+  std::optional<StridedCopy> made(std::in_place);
+  StridedCopy& copy = *made;
+  copy.to_ = to.data;
+  copy.from_ = from.data;
+  copy.run_bytes_ = c10::elementSize(to.dtype);
+  copy.add_dims(to, from);
+  if (!copy.fits_ || !copy.choose_form()) return std::nullopt;
+  copy.cut(total_bytes);
+  return made;
+}
+
+void StridedCopy::add_dims(const TensorView& to, const TensorView& from) {
+  const auto item = static_cast<std::ptrdiff_t>(run_bytes_);
+  for (std::size_t d = 0; d < to.sizes.size(); ++d) {
+    if (to.sizes[d] == 1) continue;
+    if (dim_count_ == kMaxDims) {
+      fits_ = false;
+      return;
+    }
+    dims_[dim_count_++] = {to.sizes[d], to.strides[d] * item, from.strides[d] * item};
+  }
+  const auto end = dims_.begin() + dim_count_;
+  std::stable_sort(dims_.begin(), end, [](const Dim& a, const Dim& b) { return a.to > b.to; });
+  // Neighbours that lie together in both become one.
+  int last = 0;
+  for (int d = 1; d < dim_count_; ++d) {
+    Dim& outer = dims_[last];
+    const Dim& inner = dims_[d];
+    if (outer.to == inner.to * inner.size && outer.from == inner.from * inner.size) {
+      outer = {outer.size * inner.size, inner.to, inner.from};
+    } else {
+      dims_[++last] = inner;
+    }
+  }
+  dim_count_ = dim_count_ == 0 ? 0 : last + 1;
+}
+
+bool StridedCopy::choose_form() {
+  if (dim_count_ > 0) {
+    const Dim& inner = dims_[dim_count_ - 1];
+    const auto item = static_cast<std::ptrdiff_t>(run_bytes_);
+    if (inner.to == item && inner.from == item) {
+      run_bytes_ *= static_cast<std::size_t>(inner.size);
+      --dim_count_;
+    }
+  }
+  if (choose_turned()) return true;
+  return run_bytes_ >= kShortestRun || dim_count_ == 0;
+}
+
+// The innermost dimension is dense in the result, another one in the source.
+bool StridedCopy::choose_turned() {
+  const auto item = static_cast<std::ptrdiff_t>(run_bytes_);
+  if (!can_turn(run_bytes_) || dim_count_ < 2 || dims_[dim_count_ - 1].to != item) return false;
+  for (int d = 0; d < dim_count_ - 1; ++d) {
+    if (dims_[d].from != item) continue;
+    rows_ = dims_[dim_count_ - 1];
+    columns_ = dims_[d];
+    std::copy(dims_.begin() + d + 1, dims_.begin() + dim_count_ - 1, dims_.begin() + d);
+    dim_count_ -= 2;
+    turned_ = true;
+    return true;
+  }
+  return false;
+}
+
+void StridedCopy::cut(std::size_t total_bytes) {
+  std::int64_t outer = 1;
+  for (int d = 0; d < dim_count_; ++d) outer *= dims_[d].size;
+  std::size_t unit_bytes = 0;
+  if (turned_) {
+    const int edge = tile_edge(run_bytes_);
+    units_per_row_ = ceil_div(columns_.size, edge);
+    units_per_matrix_ = units_per_row_ * ceil_div(rows_.size, edge);
+    unit_bytes = static_cast<std::size_t>(std::min<std::int64_t>(columns_.size, edge) *
+                                          std::min<std::int64_t>(rows_.size, edge)) *
+                 run_bytes_;
+    streaming_ = total_bytes >= kStreamingTurnedBytes && on_lines(to_, columns_.to);
+    bytes_ = static_cast<std::size_t>(outer * rows_.size * columns_.size) * run_bytes_;
+  } else {
+    units_per_row_ = units_per_matrix_ =
+        ceil_div(static_cast<std::int64_t>(run_bytes_), kBlockBytes);
+    piece_bytes_ = static_cast<std::size_t>(ceil_div(
+        static_cast<std::int64_t>(run_bytes_), units_per_row_ * static_cast<std::int64_t>(kLine)));
+    piece_bytes_ *= kLine;
+    unit_bytes = std::min(piece_bytes_, run_bytes_);
+    streaming_ = total_bytes >= kStreamingBytes;
+    bytes_ = static_cast<std::size_t>(outer) * run_bytes_;
+  }
+  for (int d = 0; streaming_ && turned_ && d < dim_count_; ++d) {
+    streaming_ = on_lines(nullptr, dims_[d].to);
+  }
+  units_ = outer * units_per_matrix_;
+  units_per_block_ = std::max<std::int64_t>(1, static_cast<std::int64_t>(kBlockBytes / unit_bytes));
+}
+
+void StridedCopy::run(std::int64_t block) const noexcept {
+  const std::int64_t begin = block * units_per_block_;
+  const std::int64_t end = std::min(units_, begin + units_per_block_);
+  if (turned_) {
+    run_tiles(begin, end);
+  } else {
+    run_pieces(begin, end);
+  }
+  if (streaming_) end_streaming();
+}
+
+void StridedCopy::copy_run(std::byte* to, const std::byte* from, std::size_t bytes) const noexcept {
+  if (!streaming_ || bytes < kLine) {
+    std::memcpy(to, from, bytes);
+  } else if (bytes >= kLongRun) {
+    copy_bytes(to, from, bytes, /*streaming=*/true);
+  } else {
+    const std::size_t head = -reinterpret_cast<std::uintptr_t>(to) % kLine;
+    const std::size_t lines = (bytes - head) / kLine * kLine;
+    std::memcpy(to, from, head);
+    stream_lines(to + head, from + head, lines);
+    std::memcpy(to + head + lines, from + head + lines, bytes - head - lines);
+  }
+}
+
+void StridedCopy::run_pieces(std::int64_t begin, std::int64_t end) const noexcept {
+  std::array<std::int64_t, kMaxDims> index{};
+  std::byte* to = to_;
+  const std::byte* from = from_;
+  std::int64_t rest = begin / units_per_row_, piece = begin % units_per_row_;
+  for (int d = dim_count_ - 1; d >= 0; --d) {
+    index[d] = rest % dims_[d].size;
+    rest /= dims_[d].size;
+    to += index[d] * dims_[d].to;
+    from += index[d] * dims_[d].from;
+  }
+  for (std::int64_t unit = begin; unit < end; ++unit) {
+    const std::size_t offset = static_cast<std::size_t>(piece) * piece_bytes_;
+    if (offset < run_bytes_) {
+      copy_run(to + offset, from + offset, std::min(piece_bytes_, run_bytes_ - offset));
+    }
+    if (++piece < units_per_row_) continue;
+    piece = 0;
+    for (int d = dim_count_ - 1; d >= 0; --d) {
+      to += dims_[d].to;
+      from += dims_[d].from;
+      if (++index[d] < dims_[d].size) break;
+      to -= dims_[d].size * dims_[d].to;
+      from -= dims_[d].size * dims_[d].from;
+      index[d] = 0;
+    }
+  }
+}
+
+void StridedCopy::run_tiles(std::int64_t begin, std::int64_t end) const noexcept {
+  const int edge = tile_edge(run_bytes_);
+  const auto tile_at = [&](std::int64_t unit) {
+    std::int64_t rest = unit / units_per_matrix_;
+    const std::int64_t tile = unit % units_per_matrix_;
+    const std::int64_t row = tile / units_per_row_ * edge, column = tile % units_per_row_ * edge;
+    std::byte* to = to_ + column * columns_.to + row * rows_.to;
+    const std::byte* from = from_ + column * columns_.from + row * rows_.from;
+    for (int d = dim_count_ - 1; d >= 0; --d) {
+      const std::int64_t i = rest % dims_[d].size;
+      rest /= dims_[d].size;
+      to += i * dims_[d].to;
+      from += i * dims_[d].from;
+    }
+    return TurnedTile{to,
+                      columns_.to,
+                      from,
+                      rows_.from,
+                      static_cast<int>(std::min<std::int64_t>(edge, rows_.size - row)),
+                      static_cast<int>(std::min<std::int64_t>(edge, columns_.size - column))};
+  };
+  TurnedTile tile = tile_at(begin);
+  for (std::int64_t unit = begin; unit < end; ++unit) {
+    TurnedTile next = tile;
+    if (unit + 1 < end) {
+      next = tile_at(unit + 1);
+      prefetch_tile(next, run_bytes_, streaming_);
+    }
+    turn_tile(tile, run_bytes_, streaming_);
+    tile = next;
+  }
+}
+
+}  // namespace loom::ops

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// Copies between tensors of one dtype whose elements are in another order, or are parts of larger
+// tensors: permutations, changes of the memory format, concatenations. Dimensions that lie together
+// in both tensors become one; what is left is runs of bytes, or matrices that are transposed tile
+// by tile. Cut into blocks by bytes alone.
+// Thread: made on one, read by the cores. Requires: the tensors do not overlap.
+
+#include "loom/ops/tensor_ref.h"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+namespace loom::ops {
+
+class StridedCopy {
+ public:
+  /// Nothing if the copy has neither form (every second element, say), or too many dimensions.
+  /// Requires: same sizes and dtype, at least one element. `total_bytes` is the size of the whole
+  /// result that this copy is a part of: large ones are written past the caches.
+  [[nodiscard]] static std::optional<StridedCopy> between(const TensorView& to,
+                                                          const TensorView& from,
+                                                          std::size_t total_bytes);
+
+  [[nodiscard]] std::int64_t blocks() const noexcept {
+    return (units_ + units_per_block_ - 1) / units_per_block_;
+  }
+  /// Bytes of all blocks.
+  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+  void run(std::int64_t block) const noexcept;
+
+ private:
+  static constexpr int kMaxDims = 8;
+
+  struct Dim {
+    std::int64_t size;
+    std::ptrdiff_t to, from;  // bytes
+  };
+
+  void add_dims(const TensorView& to, const TensorView& from);
+  bool choose_form();
+  bool choose_turned();
+  void cut(std::size_t total_bytes);
+  void run_pieces(std::int64_t begin, std::int64_t end) const noexcept;
+  void run_tiles(std::int64_t begin, std::int64_t end) const noexcept;
+  void copy_run(std::byte* to, const std::byte* from, std::size_t bytes) const noexcept;
+
+  std::byte* to_ = nullptr;
+  const std::byte* from_ = nullptr;
+  std::array<Dim, kMaxDims> dims_{};  // outer to inner in the result
+  int dim_count_ = 0;
+  bool fits_ = true, turned_ = false, streaming_ = false;
+  std::size_t run_bytes_ = 0;  // what lies together: a run, or an item of a matrix
+  Dim rows_{}, columns_{};  // of the matrix: rows lie together in the result, columns in the source
+  // A unit is a tile, or (a part of) a run.
+  std::int64_t units_ = 0, units_per_block_ = 1, units_per_row_ = 1, units_per_matrix_ = 1;
+  std::size_t bytes_ = 0, piece_bytes_ = 0;
+};
+
+}  // namespace loom::ops

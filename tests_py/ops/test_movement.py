@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Copies into another order of elements: permutations, memory formats, concatenations."""
+
+import pytest
+import torch
+
+WIDTHS = {
+    1: torch.int8,
+    2: torch.bfloat16,
+    4: torch.float32,
+    8: torch.float64,
+    16: torch.complex128,
+}
+# Whole tiles, parts of them, narrow matrices, runs, and what is neither.
+PERMUTATIONS = [
+    ((64, 64), (1, 0)),
+    ((37, 53), (1, 0)),
+    ((1000, 70), (1, 0)),
+    ((130, 1, 129), (2, 1, 0)),
+    ((3, 64, 56), (0, 2, 1)),
+    ((2, 3, 17, 19), (0, 2, 3, 1)),
+    ((2, 17, 19, 3), (0, 3, 1, 2)),
+    ((2, 64, 14, 14), (0, 2, 3, 1)),
+    ((4, 33, 6, 64), (0, 2, 1, 3)),
+    ((4, 5, 6, 7), (3, 2, 1, 0)),
+    ((9, 8, 7, 2), (1, 0, 2, 3)),
+    ((5, 6, 7, 8, 3), (4, 2, 0, 1, 3)),
+    ((2, 2, 2, 2, 2, 2, 2, 2, 3), (8, 7, 5, 3, 1, 0, 2, 4, 6)),
+]
+
+
+def numbers(shape, dtype=torch.float32):
+    generator = torch.Generator().manual_seed(5)
+    return (torch.randn(shape, generator=generator) * 50).to(dtype)
+
+
+def same(got, wanted):
+    assert got.stride() == wanted.stride()
+    assert torch.equal(got.cpu(), wanted)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(("shape", "order"), PERMUTATIONS)
+def test_a_permuted_tensor_is_made_contiguous(shape, order, width):
+    x = numbers(shape, WIDTHS[width])
+    same(x.to("loom").permute(order).contiguous(), x.permute(order).contiguous())
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(("shape", "order"), PERMUTATIONS)
+def test_a_permuted_copy_leaves_the_elements_around_it_alone(shape, order, width):
+    x = numbers(shape, WIDTHS[width])
+    inside = tuple(slice(1, x.shape[d] + 1) for d in order)
+    wanted = torch.zeros([x.shape[d] + 3 for d in order], dtype=x.dtype)
+    got = wanted.to("loom")
+    wanted[inside] = x.permute(order)
+    got[inside] = x.to("loom").permute(order)
+    same(got, wanted)
+
+
+def test_results_larger_than_the_caches():
+    x = numbers((2048, 1500))
+    y = x.to("loom")
+    same(y.t().contiguous(), x.t().contiguous())
+    same(torch.cat([y, y[:, :1001]], 1), torch.cat([x, x[:, :1001]], 1))
+    heads = x[:, :1024].reshape(64, 32, 16, 64)
+    same(heads.to("loom").transpose(1, 2).contiguous(), heads.transpose(1, 2).contiguous())
+
+
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("channels", [1, 2, 3, 16, 65])
+def test_memory_formats(channels, memory_format):
+    x = numbers((3, channels, 13, 9)).contiguous(memory_format=memory_format)
+    other = {torch.contiguous_format: torch.channels_last}.get(
+        memory_format, torch.contiguous_format
+    )
+    y = x.to("loom")
+    same(y.contiguous(memory_format=other), x.contiguous(memory_format=other))
+    same(y.clone(memory_format=other), x.clone(memory_format=other))
+    same(
+        y.to(torch.bfloat16, memory_format=other),
+        x.to(torch.bfloat16, memory_format=other),
+    )
+
+
+def test_broadcast_rows_are_copied():
+    x = numbers((1, 50, 1, 40))
+    same(x.to("loom").expand(4, 50, 3, 40).contiguous(), x.expand(4, 50, 3, 40).contiguous())
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("dim", [0, 1, 2, -1])
+def test_concatenation(dim, width):
+    def parts(lengths):
+        shapes = [[4, 6, 7] for _ in lengths]
+        for shape, length in zip(shapes, lengths, strict=True):
+            shape[dim] = length
+        return [numbers(shape, WIDTHS[width]) for shape in shapes]
+
+    for tensors in (parts([1, 3, 0, 900]), parts([2] * 300)):
+        on_loom = [tensor.to("loom") for tensor in tensors]
+        same(torch.cat(on_loom, dim), torch.cat(tensors, dim))
+    x = parts([5])[0]
+    same(torch.stack([x.to("loom")] * 3, dim), torch.stack([x] * 3, dim))
+
+
+def test_concatenation_of_other_layouts_and_dtypes():
+    x = numbers((6, 40, 80))
+    layouts = [
+        lambda t: t.transpose(0, 1).contiguous().transpose(0, 1),
+        lambda t: t[:, :, ::2],
+        lambda t: t.half(),
+        lambda t: t[:, :1].expand(-1, 40, -1),
+    ]
+    for layout in layouts:
+        for dim in (0, 1):
+            wanted = torch.cat([layout(x), layout(x)[:, :40]], dim)
+            same(torch.cat([layout(x.to("loom")), layout(x.to("loom"))[:, :40]], dim), wanted)
+    mixed = [x, x.half(), x.int()]
+    same(torch.cat([t.to("loom") for t in mixed], 1), torch.cat(mixed, 1))
+    images = numbers((2, 5, 6, 7)).contiguous(memory_format=torch.channels_last)
+    same(torch.cat([images.to("loom")] * 2, 1), torch.cat([images] * 2, 1))
+
+
+def test_a_captured_concatenation_is_replayed():
+    x, y = numbers((30, 40)).to("loom"), numbers((30, 50)).to("loom")
+    graph = torch.accelerator.Graph()
+    with graph:
+        joined = torch.cat([x, y], 1)
+    for factor in (1, 2):
+        x.fill_(factor)
+        graph.replay()
+        assert torch.equal(joined, torch.cat([x, y], 1))
