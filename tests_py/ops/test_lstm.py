@@ -109,6 +109,22 @@ def test_strided_operands():
     assert_same(found, gradients, strides=False)
 
 
+def test_negative_views():
+    layer, twin = twins(6, 20)
+    x, state = numbers(7, 5, 6), (numbers(1, 5, 20, seed=3), numbers(1, 5, 20, seed=4))
+    mine = tuple(torch._neg_view(-part.to("loom")) for part in state)
+    output, _ = twin(x.to("loom"), mine)
+    expected, _ = layer(x, state)
+    assert_same(output.detach(), expected.detach())
+    leaves = [list(module.parameters()) for module in (twin, layer)]
+    grad = numbers(7, 5, 20, seed=5)
+    assert_same(
+        torch.autograd.grad(output, leaves[0], torch._neg_view(-grad.to("loom"))),
+        torch.autograd.grad(expected, leaves[1], grad),
+        strides=False,
+    )
+
+
 def test_each_layer_and_direction_is_one_node():
     _, twin = twins(12, 20, num_layers=3, bidirectional=True)
     output, _ = twin(numbers(7, 5, 12).to("loom"))

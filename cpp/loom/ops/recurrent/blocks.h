@@ -29,7 +29,7 @@ void run_recurrence(Grid& grid, const Recurrence& r, const Step& step) {
   // A block's multiply-adds: worth handing over (20 to 40 us).
   constexpr double kBlockCost = 2e6;
   // Fewer rows than that read the weights more than they compute with them; a small batch has to.
-  const std::int64_t least_rows = r.batch >= 16 ? 8 : 4;
+  const std::int64_t least_rows = r.batch >= 32 ? 8 : 4;
   const auto across = static_cast<std::int64_t>(
       std::max(static_cast<double>(r.weight_bytes / kBlockBytes), r.step_cost / kBlockCost));
   const bool by_samples = r.batch >= 16 && r.weight_bytes <= kNearBytes;

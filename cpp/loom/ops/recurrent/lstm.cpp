@@ -45,7 +45,8 @@ bool is_watched(const at::Tensor& tensor) {
 /// A tensor that the kernels read as it is, of the given sizes.
 bool is_plain(const at::Tensor& tensor, const at::Tensor& input, c10::IntArrayRef sizes) {
   return tensor.defined() && !is_watched(tensor) && tensor.layout() == at::kStrided &&
-         !tensor.is_nested() && tensor.scalar_type() == at::kFloat && tensor.is_privateuseone() &&
+         !tensor.is_nested() && !tensor.is_neg() && !tensor._is_zerotensor() &&
+         tensor.scalar_type() == at::kFloat && tensor.is_privateuseone() &&
          tensor.device() == input.device() && tensor.sizes() == sizes &&
          !torch::autograd::isFwGradDefined(tensor);
 }

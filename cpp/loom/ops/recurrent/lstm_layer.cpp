@@ -228,7 +228,7 @@ LstmGradient lstm_layer_backward(const LstmLayer& layer, const LstmResult& kept,
     return empty(sizes, layer.input.scalar_type(), layer.input.device());
   };
   const auto dense = [](const at::Tensor& grad) {
-    return grad.defined() ? grad.contiguous() : grad;
+    return grad.defined() ? grad.resolve_neg().contiguous() : grad;
   };
   LstmGradient result;
   result.cell = cell_grad.defined() ? cell_grad.clone(at::MemoryFormat::Contiguous)
