@@ -18,8 +18,8 @@ constexpr std::int64_t kFiltersAtOnce = 16;
 // Fewer channels or filters do not make up for the transforms, more would have them leave the
 // caches.
 constexpr std::int64_t kFewest = 16, kMost = 512;
-// With fewer pixels transforming the weights costs as much as is gained.
-constexpr std::int64_t kFewestPixels = 256;
+// With fewer tiles transforming the weights costs what is gained.
+constexpr std::int64_t kFewestTiles = 64;
 // From so many tiles on a block has kPanel of them, else kNarrow.
 constexpr std::int64_t kManyTiles = 512;
 constexpr std::int64_t kNarrow = 32;
@@ -224,8 +224,8 @@ bool suits_winograd(const Windows& windows, std::int64_t filters) {
   const std::int64_t channels = windows.channels;
   if (std::min(channels, filters) < kFewest || std::max(channels, filters) > kMost) return false;
   // Tiles that are half empty gain little.
-  const std::int64_t filled = 4 * half(windows.y.result) * half(windows.x.result);
-  return windows.pixels() >= kFewestPixels && 5 * filled <= 6 * windows.result_plane();
+  const std::int64_t tiles = half(windows.y.result) * half(windows.x.result);
+  return windows.images * tiles >= kFewestTiles && 20 * tiles <= 6 * windows.result_plane();
 }
 
 void convolve_winograd(Grid& grid, const TensorRef& result, const TensorRef& images,

@@ -170,7 +170,7 @@ void winograd_weight_gradient(Grid& grid, const TensorRef& result, const TensorR
         make_gradient(group, Columns(made, first, range.count()), elements(gradient), range.first);
       }
     });
-    multiply_group(grid, group, panels.count() * kPanel, g > 0);
+    multiply_group(grid, group, groups[g].count(), g > 0);
   }
   finish(grid, group, elements(result));
 }
