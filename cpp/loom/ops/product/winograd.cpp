@@ -18,8 +18,8 @@ constexpr std::int64_t kFiltersAtOnce = 16;
 // Fewer channels or filters do not make up for the transforms, more would have them leave the
 // caches.
 constexpr std::int64_t kFewest = 16, kMost = 512;
-// With fewer pixels transforming the weights costs as much as is gained.
-constexpr std::int64_t kFewestPixels = 1024;
+// With fewer tiles transforming the weights costs what is gained.
+constexpr std::int64_t kFewestTiles = 64;
 // From so many tiles on a block has kPanel of them, else kNarrow.
 constexpr std::int64_t kManyTiles = 512;
 constexpr std::int64_t kNarrow = 32;
@@ -115,7 +115,7 @@ std::int64_t half(std::int64_t count) { return (count + 1) / 2; }
 
 // All weights as [point][filter][channel].
 const float* transform_all_weights(Grid& grid, const Problem& p) {
-  const std::int64_t channels = p.channels(), step = p.filters * channels;
+  const std::int64_t channels = p.channels(), step = p.filters * channels + kLine;
   float* to = t_weights.get<float>(kPoints * step);
   const Blocks filters(p.filters, std::max<std::int64_t>(kWeights / channels, 1));
   grid.run(filters.count(), [&](std::int64_t index) {
@@ -142,7 +142,7 @@ void put_products(const Problem& p, const Columns& pixels, const float* products
   for (std::int64_t f = 0; f < filters; f += kFiltersAtOnce) {
     const std::int64_t count = std::min(kFiltersAtOnce, filters - f);
     for (std::int64_t i = 0; i < count; ++i) {
-      transform_products(products + (f + i) * width, kTileRows * width, width,
+      transform_products(products + (f + i) * width, kTileRows * width + kLine, width,
                          p.bias != nullptr ? p.bias[filter + f + i] : 0.F, results + i * 4 * width);
     }
     pixels.put(results, width, (filter + f) * 4, count * 4, p.result);
@@ -150,7 +150,7 @@ void put_products(const Problem& p, const Columns& pixels, const float* products
 }
 
 void run(Grid& grid, const Problem& p) {
-  const std::int64_t channels = p.channels(), step = p.filters * channels;
+  const std::int64_t channels = p.channels(), step = p.filters * channels + kLine;
   const float* weights = transform_all_weights(grid, p);
   const Windows tiles = tile_windows(p.windows), pixels = tile_results(p.windows, p.filters);
   const std::int64_t width = tiles.pixels() >= kManyTiles ? kPanel : kNarrow;
@@ -158,18 +158,20 @@ void run(Grid& grid, const Problem& p) {
   grid.run(blocks.count(), [&](std::int64_t index) {
     const auto [first, last] = blocks[index];
     const std::int64_t count = last - first;
-    float* points = t_points.get<float>(kPoints * channels * width);
-    make_points(Columns(tiles, first, count), p.images, 0, channels, width, points,
-                channels * width, width);
+    const std::int64_t points_step = channels * width + kLine;
+    const std::int64_t products_step = kTileRows * width + kLine;
+    float* points = t_points.get<float>(kPoints * points_step);
+    make_points(Columns(tiles, first, count), p.images, 0, channels, width, points, points_step,
+                width);
     const Columns to(pixels, first, count);
-    float* products = t_products.get<float>(kPoints * kTileRows * width);
-    if (count < width) std::fill_n(products, kPoints * kTileRows * width, 0.F);
+    float* products = t_products.get<float>(kPoints * products_step);
+    if (count < width) std::fill_n(products, kPoints * products_step, 0.F);
     for (std::int64_t f = 0; f < p.filters; f += kTileRows) {
       const std::int64_t rows = std::min(kTileRows, p.filters - f);
       for (std::int64_t point = 0; point < kPoints; ++point) {
         multiply_rows({weights + point * step + f * channels, rows, channels, channels, 1},
-                      {points + point * channels * width, channels, count, width, 1},
-                      products + point * kTileRows * width, width, false);
+                      {points + point * points_step, channels, count, width, 1},
+                      products + point * products_step, width, false);
       }
       put_products(p, to, products, width, f, rows);
     }
@@ -222,8 +224,8 @@ bool suits_winograd(const Windows& windows, std::int64_t filters) {
   const std::int64_t channels = windows.channels;
   if (std::min(channels, filters) < kFewest || std::max(channels, filters) > kMost) return false;
   // Tiles that are half empty gain little.
-  const std::int64_t filled = 4 * half(windows.y.result) * half(windows.x.result);
-  return windows.pixels() >= kFewestPixels && 5 * filled <= 6 * windows.result_plane();
+  const std::int64_t tiles = half(windows.y.result) * half(windows.x.result);
+  return windows.images * tiles >= kFewestTiles && 20 * tiles <= 6 * windows.result_plane();
 }
 
 void convolve_winograd(Grid& grid, const TensorRef& result, const TensorRef& images,

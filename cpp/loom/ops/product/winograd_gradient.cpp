@@ -17,6 +17,8 @@ namespace {
 constexpr std::int64_t kPoints = kTilePoints;
 // Tiles that are transformed, then multiplied: they stay in the last cache.
 constexpr std::int64_t kGroup = 8 * kPanel;
+constexpr std::int64_t kGroupRow = kGroup + kLine;
+constexpr std::int64_t kPointsStep = kPanel * kPanel + kLine;
 // Filters that are taken out of the gradient at a time.
 constexpr std::int64_t kFiltersAtOnce = 16;
 // Weights that a block makes at the end.
@@ -78,18 +80,20 @@ struct Group {
   std::int64_t filters, channels;
 
   [[nodiscard]] std::int64_t panels() const noexcept { return parts(channels, kPanel); }
+  [[nodiscard]] std::int64_t gradient_step() const noexcept { return filters * kGroupRow + kLine; }
+  [[nodiscard]] std::int64_t sums_step() const noexcept { return filters * channels + kLine; }
   [[nodiscard]] float* panel(std::int64_t point, std::int64_t panel) const noexcept {
     return images + (point * panels() + panel) * kGroup * kPanel;
   }
 };
 
 void make_images(const Group& group, const Columns& tiles, const float* images, std::int64_t at) {
-  float* points = t_points.get<float>(kPoints * kPanel * kPanel);
+  float* points = t_points.get<float>(kPoints * kPointsStep);
   for (std::int64_t panel = 0; panel < group.panels(); ++panel) {
     const std::int64_t first = panel * kPanel, count = std::min(kPanel, group.channels - first);
-    make_points(tiles, images, first, count, kPanel, points, kPanel * kPanel, kPanel);
+    make_points(tiles, images, first, count, kPanel, points, kPointsStep, kPanel);
     for (std::int64_t point = 0; point < kPoints; ++point) {
-      transpose(count, kPanel, points + point * kPanel * kPanel, kPanel,
+      transpose(count, kPanel, points + point * kPointsStep, kPanel,
                 group.panel(point, panel) + at * kPanel, kPanel);
     }
   }
@@ -105,8 +109,8 @@ void make_gradient(const Group& group, const Columns& pixels, const float* gradi
     const std::int64_t count = std::min(kFiltersAtOnce, group.filters - f);
     pixels.make(gradient, f * kTilePixels, count * kTilePixels, made, kPanel);
     for (std::int64_t i = 0; i < count; ++i) {
-      transform_pixels(made + i * kElements, group.gradient + (f + i) * kGroup + at,
-                       group.filters * kGroup);
+      transform_pixels(made + i * kElements, group.gradient + (f + i) * kGroupRow + at,
+                       group.gradient_step());
     }
   }
 }
@@ -118,11 +122,12 @@ void multiply_group(Grid& grid, const Group& group, std::int64_t tiles, bool add
     const std::int64_t point = index % kPoints, panel = index / kPoints % panels;
     const Blocks::Range rows = filters[index / (kPoints * panels)];
     const std::int64_t first = panel * kPanel;
-    const std::int64_t row = point * group.filters + rows.first;
     multiply_rows(
-        {group.gradient + row * kGroup, rows.count(), tiles, kGroup, 1},
+        {group.gradient + point * group.gradient_step() + rows.first * kGroupRow, rows.count(),
+         tiles, kGroupRow, 1},
         {group.panel(point, panel), tiles, std::min(kPanel, group.channels - first), kPanel, 1},
-        group.sums + row * group.channels + first, group.channels, add);
+        group.sums + point * group.sums_step() + rows.first * group.channels + first,
+        group.channels, add);
   });
 }
 
@@ -132,7 +137,7 @@ void finish(Grid& grid, const Group& group, float* result) {
   grid.run(filters.count(), [&](std::int64_t index) {
     float* taps = t_taps.get<float>(kTaps * channels);
     for (std::int64_t f = filters[index].first; f < filters[index].last; ++f) {
-      transform_sums(group.sums + f * channels, group.filters * channels, channels, taps);
+      transform_sums(group.sums + f * channels, group.sums_step(), channels, taps);
       transpose(kTaps, channels, taps, channels, result + f * channels * kTaps, kTaps);
     }
   });
@@ -146,10 +151,9 @@ void winograd_weight_gradient(Grid& grid, const TensorRef& result, const TensorR
     return reinterpret_cast<float*>(tensor.data());
   };
   Group group{nullptr, nullptr, nullptr, result.sizes()[0], windows.channels};
-  const std::int64_t for_gradient = kPoints * group.filters * kGroup;
+  const std::int64_t for_gradient = kPoints * group.gradient_step();
   const std::int64_t for_images = kPoints * group.panels() * kPanel * kGroup;
-  group.gradient =
-      t_shared.get<float>(for_gradient + for_images + kPoints * group.filters * group.channels);
+  group.gradient = t_shared.get<float>(for_gradient + for_images + kPoints * group.sums_step());
   group.images = group.gradient + for_gradient;
   group.sums = group.images + for_images;
 
@@ -166,7 +170,7 @@ void winograd_weight_gradient(Grid& grid, const TensorRef& result, const TensorR
         make_gradient(group, Columns(made, first, range.count()), elements(gradient), range.first);
       }
     });
-    multiply_group(grid, group, panels.count() * kPanel, g > 0);
+    multiply_group(grid, group, groups[g].count(), g > 0);
   }
   finish(grid, group, elements(result));
 }

@@ -14,6 +14,10 @@ inline constexpr std::int64_t kTaps = 9;
 /// Channels of images that are taken out at a time, so that tiles stay in L1.
 inline constexpr std::int64_t kTileChannels = 4;
 
+/// Points and rows are a cache line further from each other than they need be: else all points of a
+/// tile would be in the same set of the cache.
+inline constexpr std::int64_t kLine = 16;
+
 /// What the tiles of a convolution see of its images: 4x4 elements, every two.
 [[nodiscard]] Windows tile_windows(const Windows& windows);
 
