@@ -345,6 +345,40 @@ TEST_P(JitTest, ValuesOutliveCalls) {
   }
 }
 
+constexpr Op kFormulas[] = {Op::kExp,   Op::kExp2, Op::kExpm1, Op::kLog,  Op::kLog2,
+                            Op::kLog1p, Op::kTanh, Op::kErf,   Op::kHypot};
+
+// Functions that are made of others in line: alone, beside 64-bit values, which halve the lanes, of
+// one value a row, and more of them than a body has room for.
+TEST_P(JitTest, FormulasGiveTheBitsOfTheirFunctions) {
+  if (GetParam() != simd_level()) GTEST_SKIP() << "functions are for the widest instructions only";
+  for (const Op op : kFormulas) {
+    const Body alone{.inputs = {{}, {.uniform = true}},
+                     .instructions = {step(op, 0, 1), step(op, 1, 0), step(op, 1, 1)},
+                     .outputs = {{.value = 2},
+                                 {.value = 3, .uniform = op != Op::kHypot},
+                                 {.value = 4, .uniform = true}}};
+    expect_same(alone, {.rows = 3, .columns = 1000});
+    const Body wide{.inputs = {{}, {.dtype = DType::kDouble}},
+                    .instructions = {step(op, 0, 0), step(Op::kToDouble, 2),
+                                     step(Op::kAdd, 1, 3, 0, Type::kDouble)},
+                    .outputs = {{.value = 4, .dtype = DType::kDouble}}};
+    expect_same(wide, {.rows = 2, .columns = 333});
+  }
+}
+
+TEST_P(JitTest, MoreFormulasThanThereIsRoomFor) {
+  if (GetParam() != simd_level()) GTEST_SKIP() << "functions are for the widest instructions only";
+  for (const int count : {5, 12, 13, 14, 40}) {
+    Body body{.inputs = {{}}};
+    for (int i = 0; i < count; ++i) {
+      body.instructions.push_back(step(kFormulas[static_cast<std::size_t>(i) % 9], i, 0));
+    }
+    body.outputs = {{.value = static_cast<ValueId>(count)}};
+    expect_same(body, {.rows = 2, .columns = 200});
+  }
+}
+
 TEST_P(JitTest, RandomBodiesWithFunctions) {
   if (GetParam() != simd_level()) GTEST_SKIP() << "functions are for the widest instructions only";
   for (std::uint64_t seed = 0; seed < 1000; ++seed) {
