@@ -179,7 +179,11 @@ void Program::emit_compute(const Item& item, std::size_t i, Access access) {
     registers_.take_call_result(i);
   } else {
     result = registers_.result(i);
-    code_.compute(instruction, result, operands[0], operands[1], operands[2]);
+    if (instruction.op == Op::kRoundBFloat16 && is_bfloat16_[instruction.a]) {
+      code_.move(type, result, operands[0]);  // as after a maximum
+    } else {
+      code_.compute(instruction, result, operands[0], operands[1], operands[2]);
+    }
   }
   if (plan_.analysis.values[item.result].uniform) {
     code_.save_first(type_of(item.result), result, frame(frame_.home(item.result)));
