@@ -105,3 +105,67 @@ def test_errors(function):
 def test_results_are_new_tensors():
     x = to_loom(numbers(3, 4))
     assert F.layer_norm(x, (4,)).data_ptr() != x.data_ptr()
+
+
+def check_against_double(run, operands, error):
+    """Results are those in double but for rounding; dtypes and strides are cpu's."""
+    exact = run(*(t.double() for t in operands))
+    ours = run(*to_loom(operands))
+    stock = run(*(t.clone() for t in operands))
+    for got, like, wanted in zip(ours, stock, exact, strict=True):
+        assert got.dtype == like.dtype
+        assert got.stride() == like.stride()
+        size = max(wanted.abs().max().item(), 1) if wanted.numel() else 1
+        torch.testing.assert_close(got.cpu().double(), wanted, rtol=error, atol=error * size)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("weights", [torch.float32, None])
+@pytest.mark.parametrize("shape", [(3, 1), (5, 7), (9, 64), (2, 3, 65), (300, 384), (3, 70000)])
+def test_layer_norm_of_short_and_long_rows(shape, dtype, weights):
+    width = shape[-1]
+    x, grad = numbers(2, *shape).to(dtype)
+    weight, bias = numbers(2, width).to(weights or dtype)
+
+    def run(x, grad, weight, bias):
+        aten = torch.ops.aten
+        results = aten.native_layer_norm(x, [width], weight, bias, 1e-5)
+        plain = aten.native_layer_norm(x, [width], None, None, 1e-5)
+        every = [True, True, True]
+        gradients = aten.native_layer_norm_backward(
+            grad, x, [width], *results[1:], weight, bias, every
+        )
+        own = aten.native_layer_norm_backward(
+            grad, x, [width], *plain[1:], None, None, [True, False, False]
+        )
+        return *results, *plain, *gradients, own[0]
+
+    # The gradient of one element is the difference of large numbers.
+    error = 2e-5 if dtype == torch.float32 else 2e-2
+    check_against_double(run, (x, grad, weight, bias), error * (100 if width == 1 else 1))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(3, 1), (5, 7), (9, 64), (2, 3, 65), (33, 100), (3, 70000)])
+@pytest.mark.parametrize("function", [torch.softmax, torch.log_softmax])
+def test_softmax_of_short_and_long_rows(function, shape, dtype):
+    x = numbers(*shape) * 4
+    if shape[0] == 33:
+        x[3, 5], x[4], x[5, 1], x[6, 2] = -torch.inf, -torch.inf, torch.nan, torch.inf
+    agrees(lambda x: function(x, -1), x.to(dtype))
+    gradients_agree(lambda x: function(x, -1), numbers(*shape))
+
+
+@pytest.mark.parametrize("name", ["_softmax_backward_data", "_log_softmax_backward_data"])
+@pytest.mark.parametrize("shape", [(5, 7), (9, 64), (2, 3, 65)])
+def test_softmax_gradients_in_bfloat16(name, shape):
+    grad, x = numbers(2, *shape).bfloat16()
+    output = torch.log_softmax(x, -1) if "log" in name else torch.softmax(x, -1)
+    operator = getattr(torch.ops.aten, name)
+    agrees(lambda grad, output: operator(grad, output, -1, torch.bfloat16), grad, output)
+
+
+def test_rows_of_results_larger_than_the_caches():
+    x, weight = numbers(4100, 1024), numbers(1024)
+    agrees(lambda x: torch.softmax(x, -1), x)
+    agrees(lambda x, w: F.layer_norm(x, (1024,), w), x, weight)

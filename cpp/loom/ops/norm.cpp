@@ -3,6 +3,7 @@
 // summed over parts of the rows in their order.
 #include "loom/ops/empty.h"
 #include "loom/ops/launch.h"
+#include "loom/ops/rows/layer_norm.h"
 
 #include <ATen/native/cpu/mixed_data_type.h>
 #include <ATen/native/layer_norm.h>
@@ -49,6 +50,12 @@ Three layer_norm(const at::Tensor& input, c10::IntArrayRef shape, const Optional
   at::Tensor mean = empty(stat_sizes, statistics, input.device());
   at::Tensor rstd = empty(stat_sizes, statistics, input.device());
   if (rows == 0) return {output, mean, rstd};
+  const at::Tensor from_rows = input.contiguous();
+  const at::Tensor scales = weight.defined() ? weight.contiguous() : weight;
+  const at::Tensor shifts = bias.defined() ? bias.contiguous() : bias;
+  if (launch_row_layer_norm(output, mean, rstd, from_rows, scales, shifts, rows, row_size, eps)) {
+    return {output, mean, rstd};
+  }
   const auto kernel = [](at::Tensor to, at::Tensor to_mean, at::Tensor to_rstd,
                          const at::Tensor& from, const at::Tensor& scale, const at::Tensor& shift,
                          std::int64_t elements, double epsilon) {
@@ -59,9 +66,7 @@ Three layer_norm(const at::Tensor& input, c10::IntArrayRef shape, const Optional
          Rows{.leading = static_cast<std::int8_t>(leading),
               .cut = 0b1111,
               .cost = kLayerElementCost * static_cast<double>(row_size)},
-         kernel, out(output), out(mean), out(rstd), input.contiguous(),
-         weight.defined() ? weight.contiguous() : weight, bias.defined() ? bias.contiguous() : bias,
-         row_size, eps);
+         kernel, out(output), out(mean), out(rstd), from_rows, scales, shifts, row_size, eps);
   return {output, mean, rstd};
 }
 
@@ -137,6 +142,13 @@ Three layer_norm_backward(const at::Tensor& grad, const at::Tensor& input, c10::
     if (mask[2]) to_bias.zero_();
     return {to_input, to_weight, to_bias};
   }
+  const at::Tensor grads = grad.contiguous(), inputs = input.contiguous();
+  const at::Tensor means = mean.contiguous(), rstds = rstd.contiguous();
+  const at::Tensor scales = weight.defined() ? weight.contiguous() : weight;
+  if (launch_row_layer_norm_gradient(to_input, to_weight, to_bias, grads, inputs, means, rstds,
+                                     scales, rows, row_size)) {
+    return {to_input, to_weight, to_bias};
+  }
   const double cost = 2 * kLayerElementCost * static_cast<double>(row_size);
   const std::int64_t fewest = (rows + kMaxGradientParts - 1) / kMaxGradientParts;
   const RowCut cut{
@@ -145,9 +157,7 @@ Three layer_norm_backward(const at::Tensor& grad, const at::Tensor& input, c10::
       .block = std::max(block_length(rows, cost), fewest),
       .leading = static_cast<std::int8_t>(input.dim() - static_cast<std::int64_t>(shape.size()))};
   launch_on(input.device(), "native_layer_norm_backward", Custom{}, layer_norm_gradients,
-            out(to_input), out(to_weight), out(to_bias), grad.contiguous(), input.contiguous(),
-            mean.contiguous(), rstd.contiguous(), weight.defined() ? weight.contiguous() : weight,
-            cut);
+            out(to_input), out(to_weight), out(to_bias), grads, inputs, means, rstds, scales, cut);
   return {to_input, to_weight, to_bias};
 }
 

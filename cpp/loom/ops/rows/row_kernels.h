@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// Softmax, layer norm and the sums of batch norm, one row at a time, in float whatever the elements
+// are. Rows are dense. Thread: any.
+
+#include <cstdint>
+
+namespace loom::ops {
+
+/// Kernels for one dtype of elements. Scratch: room for a row of floats, 64 bytes aligned.
+struct RowKernels {
+  using Softmax = void (*)(void* to, const void* from, float* scratch, std::int64_t columns);
+  using SoftmaxGradient = void (*)(void* to, const void* grad, const void* output,
+                                   std::int64_t columns);
+
+  Softmax softmax, log_softmax;
+  SoftmaxGradient softmax_gradient, log_softmax_gradient;
+  /// to = (from - mean) * rstd * weight + bias. `statistics` gets mean and rstd.
+  void (*layer_norm)(void* to, const void* from, const float* weight, const float* bias,
+                     float* scratch, std::int64_t columns, double eps, float* statistics);
+  /// Adds the row's share to the gradients of the parameters, unless both are null; nor is the
+  /// row's own gradient made for null.
+  void (*layer_norm_gradient)(void* to, const void* grad, const void* from, const float* weight,
+                              std::int64_t columns, const float* statistics, float* weight_gradient,
+                              float* bias_gradient);
+
+  /// Sums for batch norm over runs of `columns` elements that lie together, `runs` of them `stride`
+  /// elements apart: of the elements, of the squares of from - mean, of grad and of
+  /// grad * (from - mean).
+  float (*sum)(const void* from, std::int64_t runs, std::int64_t stride, std::int64_t columns);
+  float (*square_sum)(const void* from, std::int64_t runs, std::int64_t stride,
+                      std::int64_t columns, float mean);
+  void (*gradient_sums)(const void* grad, const void* from, std::int64_t runs, std::int64_t stride,
+                        std::int64_t columns, float mean, float* sums);
+  /// The same where a row has an element of each channel: what it adds to each channel's sums.
+  void (*add_moments)(const void* from, const float* shift, float* sums, float* squares,
+                      std::int64_t columns);
+  void (*add_gradients)(const void* grad, const void* from, const float* means, float* sums,
+                        float* products, std::int64_t columns);
+
+  void (*to_float)(float* to, const void* from, std::int64_t count);
+};
+
+enum class RowElement { kFloat, kBFloat16 };
+
+/// For the widest instructions that the process may use.
+[[nodiscard]] const RowKernels& row_kernels(RowElement element) noexcept;
+
+namespace detail {
+
+/// One for each element type, in the order of RowElement; null where the build has none.
+[[nodiscard]] const RowKernels* scalar_row_kernels() noexcept;
+[[nodiscard, gnu::weak]] const RowKernels* avx2_row_kernels() noexcept;
+[[nodiscard, gnu::weak]] const RowKernels* avx512_row_kernels() noexcept;
+
+}  // namespace detail
+}  // namespace loom::ops

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// The kernels of rows: included once for each instruction set. A row is read from memory once; what
+// comes after finds it in the first- or second-level cache.
+
+#include "loom/ops/rows/row_kernels.h"
+#include "loom/ops/rows/row_vector.h"
+
+namespace loom::ops {
+namespace {  // NOLINT(misc-anonymous-namespace-in-header): one copy for each instruction set
+
+/// Sums have this many vectors, so that an addition need not wait for the one before.
+constexpr int kChains = 4;
+
+#define LOOM_EACH [&](std::int64_t i, std::int64_t count, int chain) __attribute__((always_inline))
+
+/// Calls body(column, count, chain) for the vectors of a row; the last one may be partial.
+template <class Body>
+LOOM_ROW_INLINE void for_vectors(std::int64_t columns, Body body) {
+  std::int64_t column = 0;
+  for (; column + kChains * kLanes <= columns; column += kChains * kLanes) {
+    body(column, kLanes, 0);
+    body(column + kLanes, kLanes, 1);
+    body(column + 2 * kLanes, kLanes, 2);
+    body(column + 3 * kLanes, kLanes, 3);
+  }
+  for (; column + kLanes <= columns; column += kLanes) body(column, kLanes, 0);
+  if (column < columns) body(column, columns - column, 1);
+}
+
+/// Lanes beyond `count` are `rest`.
+template <class T>
+LOOM_ROW_INLINE Floats get(const T* row, std::int64_t i, std::int64_t count, float rest) {
+  return count == kLanes ? load(row + i) : load_part(row + i, count, rest);
+}
+template <class T>
+LOOM_ROW_INLINE void put(T* row, std::int64_t i, std::int64_t count, Floats value) {
+  if (count == kLanes) {
+    store(row + i, value);
+  } else {
+    store_part(row + i, value, count);
+  }
+}
+
+struct Sum {
+  Floats chains[kChains] = {};
+  [[nodiscard]] LOOM_ROW_INLINE float total() const {
+    return sum_of((chains[0] + chains[1]) + (chains[2] + chains[3]));
+  }
+};
+
+// A NaN need not become the maximum: it is in the sum.
+template <class T>
+LOOM_ROW_INLINE float row_maximum(const T* from, std::int64_t columns) {
+  constexpr float kLeast = -__builtin_inff();
+  Floats most[kChains] = {all(kLeast), all(kLeast), all(kLeast), all(kLeast)};
+  for_vectors(
+      columns, LOOM_EACH { most[chain] = larger(get(from, i, count, kLeast), most[chain]); });
+  return largest_of(larger(larger(most[0], most[1]), larger(most[2], most[3])));
+}
+
+template <class T>
+void softmax(void* to_row, const void* from_row, float* scratch, std::int64_t columns) {
+  const T* from = static_cast<const T*>(from_row);
+  T* to = static_cast<T*>(to_row);
+  const Floats maximum = all(row_maximum(from, columns));
+  Sum sum;
+  for_vectors(
+      columns, LOOM_EACH {
+        const Floats value = exponential(get(from, i, count, -__builtin_inff()) - maximum);
+        sum.chains[chain] += value;
+        store(scratch + i, value);
+      });
+  const Floats factor = all(1.0F / sum.total());
+  for_vectors(
+      columns, LOOM_EACH {
+        (void)chain;
+        put(to, i, count, load(scratch + i) * factor);
+      });
+}
+
+template <class T>
+void log_softmax(void* to_row, const void* from_row, float*, std::int64_t columns) {
+  const T* from = static_cast<const T*>(from_row);
+  T* to = static_cast<T*>(to_row);
+  const Floats maximum = all(row_maximum(from, columns));
+  Sum sum;
+  for_vectors(
+      columns, LOOM_EACH {
+        sum.chains[chain] += exponential(get(from, i, count, -__builtin_inff()) - maximum);
+      });
+  const Floats logarithm = all(__builtin_logf(sum.total()));
+  for_vectors(
+      columns, LOOM_EACH {
+        (void)chain;
+        put(to, i, count, get(from, i, count, 0) - maximum - logarithm);
+      });
+}
+
+template <class T>
+void softmax_gradient(void* to_row, const void* grad_row, const void* output_row,
+                      std::int64_t columns) {
+  const T* grad = static_cast<const T*>(grad_row);
+  const T* output = static_cast<const T*>(output_row);
+  T* to = static_cast<T*>(to_row);
+  Sum sum;
+  for_vectors(
+      columns,
+      LOOM_EACH { sum.chains[chain] += get(grad, i, count, 0) * get(output, i, count, 0); });
+  const Floats mean = all(sum.total());
+  for_vectors(
+      columns, LOOM_EACH {
+        (void)chain;
+        put(to, i, count, (get(grad, i, count, 0) - mean) * get(output, i, count, 0));
+      });
+}
+
+template <class T>
+void log_softmax_gradient(void* to_row, const void* grad_row, const void* output_row,
+                          std::int64_t columns) {
+  const T* grad = static_cast<const T*>(grad_row);
+  const T* output = static_cast<const T*>(output_row);
+  T* to = static_cast<T*>(to_row);
+  Sum sum;
+  for_vectors(columns, LOOM_EACH { sum.chains[chain] += get(grad, i, count, 0); });
+  const Floats total = all(sum.total());
+  for_vectors(
+      columns, LOOM_EACH {
+        (void)chain;
+        put(to, i, count,
+            get(grad, i, count, 0) -
+                exponential(smaller(all(88), get(output, i, count, 0))) * total);
+      });
+}
+
+template <class T>
+void layer_norm(void* to_row, const void* from_row, const float* weight, const float* bias,
+                float* scratch, std::int64_t columns, double eps, float* statistics) {
+  const T* from = static_cast<const T*>(from_row);
+  T* to = static_cast<T*>(to_row);
+  const auto length = static_cast<float>(columns);
+  Sum sum;
+  for_vectors(
+      columns, LOOM_EACH {
+        const Floats value = get(from, i, count, 0);
+        sum.chains[chain] += value;
+        store(scratch + i, value);
+      });
+  const float mean = sum.total() / length;
+  const Floats means = all(mean);
+  Sum squares;
+  for_vectors(
+      columns, LOOM_EACH {
+        const Floats value = get(scratch, i, count, mean) - means;
+        squares.chains[chain] += value * value;
+      });
+  const float rstd =
+      static_cast<float>(1 / __builtin_sqrt(static_cast<double>(squares.total() / length) + eps));
+  const Floats factor = all(rstd);
+  for_vectors(
+      columns, LOOM_EACH {
+        (void)chain;
+        const Floats value = (load(scratch + i) - means) * factor;
+        put(to, i, count, value * get(weight, i, count, 0) + get(bias, i, count, 0));
+      });
+  statistics[0] = mean;
+  statistics[1] = rstd;
+}
+
+template <class T>
+void layer_norm_gradient(void* to_row, const void* grad_row, const void* from_row,
+                         const float* weight, std::int64_t columns, const float* statistics,
+                         float* weight_gradient, float* bias_gradient) {
+  const T* grad = static_cast<const T*>(grad_row);
+  const T* from = static_cast<const T*>(from_row);
+  T* to = static_cast<T*>(to_row);
+  const Floats mean = all(statistics[0]), rstd = all(statistics[1]);
+  Sum plain, scaled;
+  if (weight_gradient != nullptr) {
+    for_vectors(
+        columns, LOOM_EACH {
+          const Floats slope = get(grad, i, count, 0);
+          const Floats normal = (get(from, i, count, 0) - mean) * rstd;
+          const Floats share = slope * normal;
+          put(weight_gradient, i, count, get(weight_gradient, i, count, 0) + share);
+          put(bias_gradient, i, count, get(bias_gradient, i, count, 0) + slope);
+          const Floats factor = get(weight, i, count, 0);
+          plain.chains[chain] += slope * factor;
+          scaled.chains[chain] += share * factor;
+        });
+  } else {
+    for_vectors(
+        columns, LOOM_EACH {
+          const Floats value = get(grad, i, count, 0) * get(weight, i, count, 0);
+          plain.chains[chain] += value;
+          scaled.chains[chain] += value * ((get(from, i, count, 0) - mean) * rstd);
+        });
+  }
+  if (to == nullptr) return;
+  const auto length = static_cast<float>(columns);
+  const Floats offset = all(plain.total() / length), slope = all(scaled.total() / length);
+  for_vectors(
+      columns, LOOM_EACH {
+        (void)chain;
+        const Floats value = get(grad, i, count, 0) * get(weight, i, count, 0);
+        const Floats normal = (get(from, i, count, 0) - mean) * rstd;
+        put(to, i, count, (value - offset - normal * slope) * rstd);
+      });
+}
+
+template <class T>
+float sum(const void* row, std::int64_t runs, std::int64_t stride, std::int64_t columns) {
+  const T* from = static_cast<const T*>(row);
+  Sum sum;
+  for (std::int64_t run = 0; run < runs; ++run, from += stride) {
+    for_vectors(columns, LOOM_EACH { sum.chains[chain] += get(from, i, count, 0); });
+  }
+  return sum.total();
+}
+
+template <class T>
+float square_sum(const void* row, std::int64_t runs, std::int64_t stride, std::int64_t columns,
+                 float mean) {
+  const T* from = static_cast<const T*>(row);
+  Sum sum;
+  for (std::int64_t run = 0; run < runs; ++run, from += stride) {
+    for_vectors(
+        columns, LOOM_EACH {
+          const Floats value = get(from, i, count, mean) - all(mean);
+          sum.chains[chain] += value * value;
+        });
+  }
+  return sum.total();
+}
+
+template <class T>
+void gradient_sums(const void* grad_row, const void* row, std::int64_t runs, std::int64_t stride,
+                   std::int64_t columns, float mean, float* sums) {
+  const T* grad = static_cast<const T*>(grad_row);
+  const T* from = static_cast<const T*>(row);
+  Sum plain, products;
+  for (std::int64_t run = 0; run < runs; ++run, from += stride, grad += stride) {
+    for_vectors(
+        columns, LOOM_EACH {
+          const Floats value = get(grad, i, count, 0);
+          plain.chains[chain] += value;
+          products.chains[chain] += value * (get(from, i, count, mean) - all(mean));
+        });
+  }
+  sums[0] = plain.total();
+  sums[1] = products.total();
+}
+
+template <class T>
+void add_moments(const void* row, const float* shift, float* sums, float* squares,
+                 std::int64_t columns) {
+  const T* from = static_cast<const T*>(row);
+  for_vectors(
+      columns, LOOM_EACH {
+        (void)chain;
+        const Floats value = get(from, i, count, 0) - get(shift, i, count, 0);
+        put(sums, i, count, get(sums, i, count, 0) + value);
+        put(squares, i, count, get(squares, i, count, 0) + value * value);
+      });
+}
+
+template <class T>
+void add_gradients(const void* grad_row, const void* row, const float* means, float* sums,
+                   float* products, std::int64_t columns) {
+  const T* grad = static_cast<const T*>(grad_row);
+  const T* from = static_cast<const T*>(row);
+  for_vectors(
+      columns, LOOM_EACH {
+        (void)chain;
+        const Floats value = get(grad, i, count, 0);
+        const Floats centred = get(from, i, count, 0) - get(means, i, count, 0);
+        put(sums, i, count, get(sums, i, count, 0) + value);
+        put(products, i, count, get(products, i, count, 0) + value * centred);
+      });
+}
+
+template <class T>
+void to_float(float* to, const void* from, std::int64_t count) {
+  const T* elements = static_cast<const T*>(from);
+  for_vectors(count, [&](std::int64_t i, std::int64_t length, int) __attribute__((always_inline)) {
+    put(to, i, length, get(elements, i, length, 0));
+  });
+}
+
+template <class T>
+constexpr RowKernels kernels_of() {
+  return {softmax<T>,
+          log_softmax<T>,
+          softmax_gradient<T>,
+          log_softmax_gradient<T>,
+          layer_norm<T>,
+          layer_norm_gradient<T>,
+          sum<T>,
+          square_sum<T>,
+          gradient_sums<T>,
+          add_moments<T>,
+          add_gradients<T>,
+          to_float<T>};
+}
+
+constexpr RowKernels kRowKernels[] = {kernels_of<float>(), kernels_of<BFloat16>()};
+
+}  // namespace
+}  // namespace loom::ops
