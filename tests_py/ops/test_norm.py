@@ -120,6 +120,50 @@ def check_against_double(run, operands, error):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("parameters", [torch.float32, None])
+@pytest.mark.parametrize(
+    ("shape", "memory_format"),
+    [
+        ((8, 6, 40, 40), torch.contiguous_format),
+        ((8, 70, 40, 40), torch.channels_last),
+        ((3, 5, 9, 11), torch.contiguous_format),
+        ((3, 5, 2, 3), torch.contiguous_format),
+        ((2, 17, 3, 8, 5), torch.channels_last_3d),
+        ((2000, 33), torch.contiguous_format),
+        ((1, 1, 100), torch.contiguous_format),
+    ],
+)
+def test_batch_norm_of_layouts_and_dtypes(shape, memory_format, dtype, parameters):
+    x = (numbers(*shape) * 2 + 3).to(dtype).contiguous(memory_format=memory_format)
+    grad = numbers(*shape).flip(-1).to(dtype).contiguous(memory_format=memory_format)
+    weight, bias, mean, var = (numbers(4, shape[1]) + 3).to(parameters or dtype)
+    var = var.abs() + 0.1
+
+    def run(x, grad, weight, bias, mean, var):
+        aten = torch.ops.aten
+        evaluated = aten.native_batch_norm(x, weight, bias, mean, var, False, 0.1, 1e-5)
+        plain = aten.native_batch_norm(x, None, None, mean, var, False, 0.1, 1e-5)
+        trained = aten.native_batch_norm(x, weight, bias, mean, var, True, 0.1, 1e-5)
+        relu = trained[0].relu() + x
+        gradients = aten.native_batch_norm_backward(
+            grad, x, weight, mean, var, *trained[1:], True, 1e-5, [True] * 3
+        )
+        return *evaluated, *plain, *trained, relu, *gradients, mean, var
+
+    operands = x, grad, weight, bias, mean, var
+    check_against_double(run, operands, 1e-5 if dtype == torch.float32 else 1e-2)
+
+
+def test_batch_norm_of_constants_and_of_what_is_no_number():
+    x = torch.full((4, 3, 5, 16), 0.25)
+    x[0, 1, 2, 3] = float("nan")
+    x[1, 2, 3, 4] = float("inf")
+    for memory_format in (torch.contiguous_format, torch.channels_last):
+        operand = x.contiguous(memory_format=memory_format)
+        agrees(lambda x: F.batch_norm(x, None, None, training=True), operand)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("weights", [torch.float32, None])
 @pytest.mark.parametrize("shape", [(3, 1), (5, 7), (9, 64), (2, 3, 65), (300, 384), (3, 70000)])
 def test_layer_norm_of_short_and_long_rows(shape, dtype, weights):

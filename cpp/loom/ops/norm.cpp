@@ -3,6 +3,7 @@
 // summed over parts of the rows in their order.
 #include "loom/ops/empty.h"
 #include "loom/ops/launch.h"
+#include "loom/ops/rows/batch_norm.h"
 #include "loom/ops/rows/layer_norm.h"
 
 #include <ATen/native/cpu/mixed_data_type.h>
@@ -194,16 +195,20 @@ Three batch_norm(const at::Tensor& input, const OptionalTensor& weight_opt,
   const std::int64_t channels = training ? input.size(1) : 0;
   at::Tensor mean = empty({channels}, dtype, input.device());
   at::Tensor invstd = empty({channels}, dtype, input.device());
+  const at::Tensor from = training ? in_memory_format(input) : input;
+  if (record_batch_norm({from, weight, bias, running_mean, running_var, momentum, eps}, training,
+                        output, mean, invstd)) {
+    return {output, mean, invstd};
+  }
   const auto kernel = [](at::Tensor to, at::Tensor to_mean, at::Tensor to_invstd,
                          const at::Tensor& to_running_mean, const at::Tensor& to_running_var,
-                         const at::Tensor& from, const at::Tensor& scale, const at::Tensor& shift,
+                         const at::Tensor& in, const at::Tensor& scale, const at::Tensor& shift,
                          bool train, double rate, double epsilon) {
-    native::batch_norm_cpu_out(from, scale, shift, to_running_mean, to_running_var, train, rate,
+    native::batch_norm_cpu_out(in, scale, shift, to_running_mean, to_running_var, train, rate,
                                epsilon, to, to_mean, to_invstd);
   };
   launch("native_batch_norm", Whole{}, kernel, out(output), out(mean), out(invstd),
-         out(running_mean), out(running_var), training ? in_memory_format(input) : input, weight,
-         bias, training, momentum, eps);
+         out(running_mean), out(running_var), from, weight, bias, training, momentum, eps);
   return {output, mean, invstd};
 }
 
@@ -236,6 +241,11 @@ Three batch_norm_backward(const at::Tensor& grad, const at::Tensor& input,
   }
   if (mask[1]) to_weight = empty({input.size(1)}, dtype, input.device());
   if (mask[2]) to_bias = empty({input.size(1)}, dtype, input.device());
+  if (train && record_batch_norm_gradient(to_input, to_weight, to_bias, grad.contiguous(format),
+                                          input, weight, defined_or_none(save_mean),
+                                          defined_or_none(save_invstd))) {
+    return {to_input, to_weight, to_bias};
+  }
   const auto kernel = [](const at::Tensor& input_to, const at::Tensor& weight_to,
                          const at::Tensor& bias_to, const at::Tensor& from, const at::Tensor& in,
                          const at::Tensor& scale, const at::Tensor& mean, const at::Tensor& var,

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/ops/rows/batch_norm.h"
+
+#include "loom/ops/empty.h"
+#include "loom/ops/fused.h"
+#include "loom/ops/rows/channel_sums.h"
+#include "loom/ops/rows/row_scratch.h"
+
+#include <c10/util/BFloat16.h>
+
+#include <array>
+#include <cmath>
+#include <optional>
+
+namespace loom::ops {
+namespace {
+
+using fusion::Node;
+using fusion::Op;
+
+constexpr std::int64_t kShortestRun = 64;
+
+bool takes(const at::Tensor& parameter) {
+  return !parameter.defined() ||
+         (row_element(parameter.scalar_type()) && parameter.is_contiguous());
+}
+
+/// Nothing for tensors that are dense in another order.
+std::optional<ChannelLayout> channel_layout(const at::Tensor& tensor) {
+  if (tensor.dim() < 2 || tensor.numel() == 0 || !row_element(tensor.scalar_type()) ||
+      tensor.is_neg() || tensor._is_zerotensor()) {
+    return {};
+  }
+  const std::int64_t channels = tensor.size(1), places = tensor.numel() / channels;
+  if (tensor.is_contiguous()) {
+    // A program has a row for each channel of each sample then, and short ones cost more than ATen.
+    if (places / tensor.size(0) > 1 && places / tensor.size(0) < kShortestRun) return {};
+    return ChannelLayout{tensor.size(0), channels, places / tensor.size(0)};
+  }
+  if (tensor.is_contiguous(c10::MemoryFormat::ChannelsLast) ||
+      tensor.is_contiguous(c10::MemoryFormat::ChannelsLast3d)) {
+    return ChannelLayout{places, channels, 1};
+  }
+  return {};
+}
+
+/// Several rows of floats, one element for each channel.
+at::Tensor channel_rows(std::int64_t rows, std::int64_t channels, c10::Device device) {
+  return empty({rows, channels}, c10::kFloat, device);
+}
+
+/// Row `index` of them, as an operand beside a tensor of `dims` dimensions.
+at::Tensor channel_row(const at::Tensor& rows, std::int64_t index, std::int64_t dims) {
+  std::array<std::int64_t, 16> sizes, strides;
+  sizes.fill(1);
+  strides.fill(1);
+  sizes[0] = rows.size(1);
+  const auto count = static_cast<std::size_t>(dims - 1);
+  return make_tensor(rows.storage(), c10::kFloat, {sizes.data(), count}, {strides.data(), count},
+                     index * rows.size(1));
+}
+
+float read(const at::Tensor& vector, std::int64_t index, float absent) {
+  if (!vector.defined()) return absent;
+  if (vector.scalar_type() == c10::kFloat) return vector.const_data_ptr<float>()[index];
+  return vector.const_data_ptr<c10::BFloat16>()[index];
+}
+
+void write(const at::Tensor& vector, std::int64_t index, double value) {
+  if (!vector.defined()) return;
+  if (vector.scalar_type() == c10::kFloat) {
+    vector.mutable_data_ptr<float>()[index] = static_cast<float>(value);
+  } else {
+    vector.mutable_data_ptr<c10::BFloat16>()[index] = static_cast<float>(value);
+  }
+}
+
+/// input * factors[0] + factors[1], for each channel.
+bool record_affine(const at::Tensor& output, const at::Tensor& input, const at::Tensor& factors) {
+  FusedOperator f("native_batch_norm", input.scalar_type());
+  const Node x = f.load(input);
+  const Node scale = f.load_as_is(channel_row(factors, 0, input.dim()));
+  const Node shift = f.load_as_is(channel_row(factors, 1, input.dim()));
+  f.store(f.apply(Op::kMulAdd, x, scale, shift), output);
+  return f.record(output.device());
+}
+
+/// (grad - factors[2]) * factors[0] + (input - factors[3]) * factors[1], for each channel.
+bool record_gradient(const at::Tensor& to, const at::Tensor& grad, const at::Tensor& input,
+                     const at::Tensor& factors) {
+  FusedOperator f("native_batch_norm_backward", input.scalar_type());
+  const auto factor = [&](std::int64_t index) {
+    return f.load_as_is(channel_row(factors, index, input.dim()));
+  };
+  const Node g = f.load(grad), x = f.load(input);
+  const Node from_grad = f.mul(f.sub(g, factor(2)), factor(0));
+  f.store(f.apply(Op::kMulAdd, f.sub(x, factor(3)), factor(1), from_grad), to);
+  return f.record(to.device());
+}
+
+void evaluation_factors(Grid&, const TensorRef& to, const TensorRef& running_mean,
+                        const TensorRef& running_var, const TensorRef& weight_ref,
+                        const TensorRef& bias_ref, double eps) {
+  const at::Tensor factors = to.alias(), mean = running_mean.alias(), var = running_var.alias();
+  const at::Tensor weight = weight_ref.alias(), bias = bias_ref.alias();
+  const std::int64_t channels = factors.size(1);
+  auto* const scale = factors.mutable_data_ptr<float>();
+  for (std::int64_t c = 0; c < channels; ++c) {
+    const float invstd = 1 / std::sqrt(read(var, c, 1) + static_cast<float>(eps));
+    scale[c] = invstd * read(weight, c, 1);
+    scale[channels + c] = read(bias, c, 0) - read(mean, c, 0) * scale[c];
+  }
+}
+
+struct TrainingNumbers {
+  ChannelLayout layout;
+  double momentum, eps;
+};
+
+void training_factors(Grid& grid, const TensorRef& to, const TensorRef& mean_ref,
+                      const TensorRef& invstd_ref, const TensorRef& running_mean_ref,
+                      const TensorRef& running_var_ref, const TensorRef& input,
+                      const TensorRef& weight_ref, const TensorRef& bias_ref,
+                      TrainingNumbers numbers) {
+  const ChannelMoments moments = channel_moments(grid, input.alias(), numbers.layout);
+  const at::Tensor factors = to.alias(), mean = mean_ref.alias(), invstd = invstd_ref.alias();
+  const at::Tensor running_mean = running_mean_ref.alias(), running_var = running_var_ref.alias();
+  const at::Tensor weight = weight_ref.alias(), bias = bias_ref.alias();
+  const std::int64_t channels = factors.size(1);
+  const auto count = static_cast<double>(numbers.layout.count());
+  auto* const scale = factors.mutable_data_ptr<float>();
+  const auto update = [&](const at::Tensor& running, std::int64_t c, double value) {
+    write(running, c, numbers.momentum * value + (1 - numbers.momentum) * read(running, c, 0));
+  };
+  for (std::int64_t c = 0; c < channels; ++c) {
+    const double centre = moments.mean[static_cast<std::size_t>(c)];
+    const double squares = moments.square_sum[static_cast<std::size_t>(c)];
+    const double inverse = 1 / std::sqrt(squares / count + numbers.eps);
+    write(mean, c, centre);
+    write(invstd, c, inverse);
+    update(running_mean, c, centre);
+    update(running_var, c, squares / (count - 1));
+    const double factor = inverse * read(weight, c, 1);
+    scale[c] = static_cast<float>(factor);
+    scale[channels + c] = static_cast<float>(read(bias, c, 0) - centre * factor);
+  }
+}
+
+void gradient_factors(Grid& grid, const TensorRef& to, const TensorRef& to_weight_ref,
+                      const TensorRef& to_bias_ref, const TensorRef& grad, const TensorRef& input,
+                      const TensorRef& weight_ref, const TensorRef& mean_ref,
+                      const TensorRef& invstd_ref, ChannelLayout layout) {
+  const at::Tensor factors = to.alias(), weight = weight_ref.alias(), mean = mean_ref.alias();
+  const at::Tensor invstd = invstd_ref.alias();
+  const at::Tensor to_weight = to_weight_ref.alias(), to_bias = to_bias_ref.alias();
+  std::vector<float> means(static_cast<std::size_t>(layout.channels));
+  for (std::int64_t c = 0; c < layout.channels; ++c) {
+    means[static_cast<std::size_t>(c)] = read(mean, c, 0);
+  }
+  const ChannelGradients sums = channel_gradients(grid, grad.alias(), input.alias(), means, layout);
+  auto* const rows = factors.mutable_data_ptr<float>();
+  const auto count = static_cast<double>(layout.count());
+  for (std::int64_t c = 0; c < layout.channels; ++c) {
+    const auto i = static_cast<std::size_t>(c);
+    const double inverse = read(invstd, c, 1), scale = inverse * read(weight, c, 1);
+    rows[c] = static_cast<float>(scale);
+    rows[layout.channels + c] =
+        static_cast<float>(-scale * sums.product[i] * inverse * inverse / count);
+    rows[2 * layout.channels + c] = static_cast<float>(sums.sum[i] / count);
+    rows[3 * layout.channels + c] = means[i];
+    write(to_weight, c, sums.product[i] * inverse);
+    write(to_bias, c, sums.sum[i]);
+  }
+}
+
+}  // namespace
+
+bool record_batch_norm(const BatchNorm& norm, bool training, const at::Tensor& output,
+                       const at::Tensor& mean, const at::Tensor& invstd) {
+  const auto layout = channel_layout(norm.input);
+  if (!layout || norm.input.dim() > fusion_max_dims()) return false;
+  for (const at::Tensor* vector :
+       {&norm.weight, &norm.bias, &norm.running_mean, &norm.running_var, &mean, &invstd}) {
+    if (!takes(*vector)) return false;
+  }
+  if (!training && (!norm.running_mean.defined() || !norm.running_var.defined())) return false;
+  const at::Tensor factors = channel_rows(2, layout->channels, norm.input.device());
+  if (training) {
+    launch("native_batch_norm", Custom{}, training_factors, out(factors), out(mean), out(invstd),
+           out(norm.running_mean), out(norm.running_var), norm.input, norm.weight, norm.bias,
+           TrainingNumbers{*layout, norm.momentum, norm.eps});
+  } else {
+    launch("native_batch_norm", Custom{}, evaluation_factors, out(factors), norm.running_mean,
+           norm.running_var, norm.weight, norm.bias, norm.eps);
+  }
+  TORCH_INTERNAL_ASSERT(record_affine(output, norm.input, factors));
+  return true;
+}
+
+bool record_batch_norm_gradient(const at::Tensor& to_input, const at::Tensor& to_weight,
+                                const at::Tensor& to_bias, const at::Tensor& grad,
+                                const at::Tensor& input, const at::Tensor& weight,
+                                const at::Tensor& mean, const at::Tensor& invstd) {
+  const auto layout = channel_layout(input);
+  if (!layout || input.dim() > fusion_max_dims() || grad.strides() != input.strides() ||
+      grad.scalar_type() != input.scalar_type() || grad.is_neg() || grad._is_zerotensor() ||
+      !mean.defined() || !invstd.defined()) {
+    return false;
+  }
+  for (const at::Tensor* vector : {&weight, &mean, &invstd, &to_weight, &to_bias}) {
+    if (!takes(*vector)) return false;
+  }
+  const at::Tensor factors = channel_rows(4, layout->channels, input.device());
+  launch("native_batch_norm_backward", Custom{}, gradient_factors, out(factors), out(to_weight),
+         out(to_bias), grad, input, weight, mean, invstd, *layout);
+  if (to_input.defined()) {
+    TORCH_INTERNAL_ASSERT(record_gradient(to_input, grad, input, factors));
+  }
+  return true;
+}
+
+}  // namespace loom::ops

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// Sums over all samples and places of each channel, on all cores: what batch norm needs to know of
+// its input. The order of a sum follows from the shape alone. Thread: the worker's.
+
+#include "loom/ops/launch.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace loom::ops {
+
+/// How the elements of a dense tensor are spread over channels: `outer` times, each channel has
+/// `inner` elements together; inner is 1 for channels last.
+struct ChannelLayout {
+  std::int64_t outer, channels, inner;
+
+  [[nodiscard]] std::int64_t count() const noexcept { return outer * inner; }
+};
+
+struct ChannelMoments {
+  std::vector<double> mean, square_sum;  // of the distances from the mean
+};
+[[nodiscard]] ChannelMoments channel_moments(Grid& grid, const at::Tensor& input,
+                                             ChannelLayout layout);
+
+struct ChannelGradients {
+  std::vector<double> sum, product;  // of grad, and of grad * (input - mean)
+};
+[[nodiscard]] ChannelGradients channel_gradients(Grid& grid, const at::Tensor& grad,
+                                                 const at::Tensor& input,
+                                                 const std::vector<float>& mean,
+                                                 ChannelLayout layout);
+
+}  // namespace loom::ops
