@@ -31,6 +31,23 @@ def test_index_select(dim):
     agrees(lambda x, i: x.index_select(0, i), numbers(), indices(1, 1))
 
 
+@pytest.mark.parametrize("dtype", [torch.bool, torch.bfloat16, torch.float64, torch.complex128])
+@pytest.mark.parametrize("dim", [0, 1, 2])
+def test_index_select_of_all_widths(dim, dtype):
+    x = (numbers(9, 50, 7) * 3).to(dtype)
+    agrees(lambda x, i: x.index_select(dim, i), x, indices(7, 3000))
+
+
+def test_embedding_gradients_leave_padding_and_what_is_no_row_out():
+    index = torch.tensor([[1, 2, 1], [7, 3, -1]])
+    for padding in (-1, 1):
+        agrees(
+            lambda g, i: torch.ops.aten.embedding_dense_backward(g, i, 5, padding, False),  # noqa: B023
+            numbers(2, 3, 70),
+            index,
+        )
+
+
 def test_embedding():
     for shape in ((7,), (4, 100), (64, 256)):
         agrees(F.embedding, indices(300, *shape), numbers(300, 80))

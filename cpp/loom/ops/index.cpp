@@ -9,9 +9,12 @@
 #include <ATen/ops/embedding_dense_backward_native.h>
 #include <ATen/ops/index_select_native.h>
 #include <c10/core/WrapDimMinimal.h>
+#include <c10/util/accumulate.h>
 #include <torch/library.h>
 
 #include <algorithm>
+#include <cstring>
+#include <type_traits>
 
 namespace loom::ops {
 namespace {
@@ -35,9 +38,70 @@ at::DimVector selected_sizes(const at::Tensor& self, std::int64_t dim, const at:
   return sizes;
 }
 
+/// Elements of a dense tensor along a dimension: `outer` times, `items` of so many bytes together.
+struct Selection {
+  std::int64_t outer, items, count;
+  std::size_t bytes;
+};
+
+template <class Index>
+void select_items(const at::Tensor& to, const at::Tensor& from, const Index* which,
+                  const Selection& selection, std::int64_t begin, std::int64_t end) {
+  auto* out_data = static_cast<std::byte*>(to.mutable_data_ptr()) +
+                   static_cast<std::size_t>(begin) * selection.bytes;
+  const auto* in = static_cast<const std::byte*>(from.const_data_ptr());
+  const auto copy = [&](auto bytes) {
+    std::int64_t outer = begin / selection.count, i = begin % selection.count;
+    for (std::int64_t item = begin; item < end; ++item, out_data += bytes) {
+      const auto index = static_cast<std::int64_t>(which[i]);
+      TORCH_CHECK_INDEX(index >= 0 && index < selection.items, "index out of range in self");
+      std::memcpy(out_data, in + static_cast<std::size_t>(outer * selection.items + index) * bytes,
+                  bytes);
+      if (++i < selection.count) continue;
+      i = 0;
+      ++outer;
+    }
+  };
+  switch (selection.bytes) {
+    case 2:
+      return copy(std::integral_constant<std::size_t, 2>{});
+    case 4:
+      return copy(std::integral_constant<std::size_t, 4>{});
+    case 8:
+      return copy(std::integral_constant<std::size_t, 8>{});
+    default:
+      return copy(selection.bytes);
+  }
+}
+
+// Runs on the worker.
+void select_dense(Grid& grid, const TensorRef& output, const TensorRef& self,
+                  const TensorRef& index, Selection selection) {
+  const at::Tensor to = output.alias(), from = self.alias(), which = index.alias();
+  const std::int64_t total = selection.outer * selection.count;
+  const std::int64_t block =
+      block_length(total, 4 + static_cast<double>(selection.bytes) / sizeof(float));
+  grid.run((total + block - 1) / block, [&](std::int64_t i) {
+    const std::int64_t begin = i * block, end = std::min(total, begin + block);
+    if (which.scalar_type() == c10::kLong) {
+      select_items(to, from, which.const_data_ptr<std::int64_t>(), selection, begin, end);
+    } else {
+      select_items(to, from, which.const_data_ptr<std::int32_t>(), selection, begin, end);
+    }
+  });
+}
+
 void launch_index_select(const at::Tensor& output, const at::Tensor& self, std::int64_t dim,
                          const at::Tensor& index) {
   if (output.numel() == 0 && index.numel() == 0) return;
+  if (self.dim() > 0 && self.is_contiguous() && output.is_contiguous() && index.is_contiguous() &&
+      output.numel() > 0 && !self.is_neg() && !self.is_conj()) {
+    const auto sizes = self.sizes();
+    const Selection selection{
+        c10::multiply_integers(sizes.slice(0, dim)), sizes[dim], index.numel(),
+        static_cast<std::size_t>(c10::multiply_integers(sizes.slice(dim + 1))) * self.itemsize()};
+    return launch("index_select", Custom{}, select_dense, out(output), self, index, selection);
+  }
   const auto kernel = [](at::Tensor to, const at::Tensor& from, const at::Tensor& which,
                          std::int64_t along) {
     at::native::index_select_out_cpu_(from, along, which, to);
@@ -73,6 +137,40 @@ at::Tensor& index_select_out(const at::Tensor& self, std::int64_t dim, const at:
   return output;
 }
 
+// Runs on the worker. Rows of the result meet in the indices, columns do not: a block is a range of
+// columns, and adds in the order of the indices.
+void add_embedding_gradients(Grid& grid, const TensorRef& result, const TensorRef& gradient,
+                             const TensorRef& indices, std::int64_t padding_index) {
+  const at::Tensor to = result.alias(), from = gradient.alias(), which = indices.alias();
+  const std::int64_t rows = result.sizes()[0], columns = result.sizes()[1];
+  auto* const sums = to.mutable_data_ptr<float>();
+  const auto* const grads = from.const_data_ptr<float>();
+  const std::int64_t zeroed = block_length(rows, static_cast<double>(columns) / 4);
+  grid.run((rows + zeroed - 1) / zeroed, [&](std::int64_t i) {
+    const std::int64_t end = std::min(rows, (i + 1) * zeroed);
+    std::fill(sums + i * zeroed * columns, sums + end * columns, 0.0F);
+  });
+  constexpr std::int64_t kColumns = 64;
+  grid.run((columns + kColumns - 1) / kColumns, [&](std::int64_t block) {
+    const std::int64_t begin = block * kColumns, end = std::min(columns, begin + kColumns);
+    const auto add = [&](const auto* index) {
+      for (std::int64_t i = 0; i < which.numel(); ++i) {
+        const auto row = static_cast<std::int64_t>(index[i]);
+        // As ATen: what is no row is ignored.
+        if (row == padding_index || row < 0 || row >= rows) continue;
+        float* const sum = sums + row * columns;
+        const float* const grad = grads + i * columns;
+        for (std::int64_t c = begin; c < end; ++c) sum[c] += grad[c];
+      }
+    };
+    if (which.scalar_type() == c10::kLong) {
+      add(which.const_data_ptr<std::int64_t>());
+    } else {
+      add(which.const_data_ptr<std::int32_t>());
+    }
+  });
+}
+
 at::Tensor embedding_dense_backward(const at::Tensor& grad, const at::Tensor& indices,
                                     std::int64_t weights, std::int64_t padding_index,
                                     bool scale_grad_by_freq) {
@@ -81,6 +179,12 @@ at::Tensor embedding_dense_backward(const at::Tensor& grad, const at::Tensor& in
               "types: Long, Int; but got ",
               indices.toString(), " instead (while checking arguments for embedding_backward)");
   at::Tensor output = empty({weights, grad.size(-1)}, grad.scalar_type(), grad.device());
+  if (!scale_grad_by_freq && grad.scalar_type() == c10::kFloat && grad.is_contiguous() &&
+      indices.is_contiguous() && output.numel() > 0) {
+    launch("embedding_dense_backward", Custom{}, add_embedding_gradients, out(output), grad,
+           indices, padding_index);
+    return output;
+  }
   const auto kernel = [](const at::Tensor& to, const at::Tensor& from, const at::Tensor& which,
                          std::int64_t count, std::int64_t padding, bool by_frequency) {
     to.copy_(at::native::embedding_dense_backward_cpu(from, which, count, padding, by_frequency));
