@@ -186,6 +186,62 @@ def movements() -> list[Workload]:
     ]
 
 
+def batch_norms() -> list[Workload]:
+    """With the relu that follows, in training; the statistics are updated too."""
+    shape, channels = (8, 64, 56, 56), 64
+    elements = 8 * 64 * 56 * 56
+
+    def step(x: Tensor, mean: Tensor, var: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        return F.relu(F.batch_norm(x, mean, var, weight, bias, training=True))
+
+    def images(layout: torch.memory_format) -> Tensor:
+        return torch.randn(shape).contiguous(memory_format=layout)
+
+    layouts = {"NCHW": torch.contiguous_format, "NHWC": torch.channels_last}
+    return [
+        workload(
+            f"batch_norm+relu, training 8x64x56x56 {name}",
+            step,
+            lambda layout=layout: [images(layout), *torch.rand(4, channels).unbind()],
+            elements,
+        )
+        for name, layout in layouts.items()
+    ]
+
+
+def layouts() -> list[Workload]:
+    images, heads = (8, 64, 56, 56), (8, 256, 6, 64)
+    return [
+        workload(
+            "NCHW to NHWC 8x64x56x56",
+            lambda x: x.contiguous(memory_format=torch.channels_last),
+            lambda: [torch.randn(images)],
+            8 * 64 * 56 * 56,
+        ),
+        workload(
+            "heads outwards 8x256x6x64",
+            lambda x: x.transpose(1, 2).contiguous(),
+            lambda: [torch.randn(heads)],
+            8 * 256 * 6 * 64,
+        ),
+    ]
+
+
+def embedding_gradient() -> Workload:
+    rows, width, tokens = 8192, 384, 2048
+
+    def gradient(grad: Tensor, tokens: Tensor) -> Tensor:
+        index = tokens.long()
+        return torch.ops.aten.embedding_dense_backward(grad, index, rows, -1, False)
+
+    return workload(
+        "embedding gradient 2048x384",
+        gradient,
+        lambda: [torch.randn(tokens, width), torch.randint(rows, (tokens,))],
+        rows * width,
+    )
+
+
 def workloads() -> list[Workload]:
     both = [
         each
@@ -197,4 +253,4 @@ def workloads() -> list[Workload]:
             *norms(dtype),
         )
     ]
-    return both + movements()
+    return [*both, *movements(), *layouts(), *batch_norms(), embedding_gradient()]
