@@ -206,9 +206,12 @@ TEST_F(RecorderTest, AProfileNamesTheOperators) {
 
 TEST_F(RecorderTest, TheReportTellsWhatRan) {
   KernelCache::instance().reset_report();
+  testing::Gate gate;
+  testing::submit_gate(queue_, gate);
   ASSERT_TRUE(add(c_, a_, b_));
   ASSERT_TRUE(add(d_, c_, b_));
   note_freed(c_.access().allocation);
+  gate.open();
   queue_.synchronize();
   const auto report = KernelCache::instance().report();
   ASSERT_EQ(report.size(), 1u);
