@@ -6,6 +6,7 @@
 #include "loom/device/event.h"
 #include "loom/fusion/freed.h"
 #include "loom/fusion/kernel_cache.h"
+#include "loom/fusion/program_set.h"
 
 #include <gtest/gtest.h>
 
@@ -28,6 +29,13 @@ class RecorderTest : public testing::QueueFixture {
  protected:
   bool add(FusedTensor& to, FusedTensor& a, FusedTensor& b) {
     return record(queue_, binary(Op::kAdd, to.access(), a.access(), b.access()));
+  }
+
+  /// As the next one of a list, if within its scope.
+  bool add_to(FusedTensor& to, FusedTensor& a) {
+    Expression sum = binary(Op::kAdd, to.access(), to.access(), a.access());
+    sum.set_independent(IndependentScope::active());
+    return record(queue_, sum);
   }
 
   FusedTensor a_{{3, 100}, 1}, b_{{3, 100}, 2}, c_{{3, 100}}, d_{{3, 100}};
@@ -151,13 +159,9 @@ TEST_F(RecorderTest, ThreadsMayRecordAndSubmitAtOnce) {
 TEST_F(RecorderTest, TensorsOfAListHaveProgramsOfTheirOwn) {
   testing::Gate gate;
   queue_.submit("gate", [&] { gate.pass(); });
-  const auto add_to = [&](FusedTensor& to, FusedTensor& a) {
-    Expression sum = binary(Op::kAdd, to.access(), to.access(), a.access());
-    sum.set_independent(true);
-    return record(queue_, sum);
-  };
   FusedTensor long_one({1000}, 1), more({1000}, 1);
   for (int round = 0; round < 3; ++round) {
+    const IndependentScope list;
     ASSERT_TRUE(add_to(c_, a_));
     ASSERT_TRUE(add_to(d_, b_));
     ASSERT_TRUE(add_to(long_one, more));
@@ -168,6 +172,32 @@ TEST_F(RecorderTest, TensorsOfAListHaveProgramsOfTheirOwn) {
   EXPECT_EQ(c_[5], 3);
   EXPECT_EQ(d_[299], 6);
   EXPECT_EQ(long_one[999], 4);
+}
+
+TEST_F(RecorderTest, ListsAreJoinedByPlace) {
+  testing::Gate gate;
+  testing::submit_gate(queue_, gate);
+  FusedTensor long_one({1000}, 1), more({1000}, 1), e({3, 100}, 5);
+  {
+    const IndependentScope list;
+    ASSERT_TRUE(add_to(c_, a_));
+    ASSERT_TRUE(add_to(long_one, more));
+  }
+  {
+    const IndependentScope list;  // shares no memory with the first one
+    ASSERT_TRUE(add_to(d_, b_));
+  }
+  {
+    const IndependentScope list;  // of both
+    ASSERT_TRUE(add_to(e, c_));
+    ASSERT_TRUE(add_to(more, long_one));
+  }
+  ASSERT_TRUE(add_to(e, d_));
+  EXPECT_EQ(queue_.submitted(), 2u);  // the gate, and all the rest
+  gate.open();
+  queue_.synchronize();
+  EXPECT_EQ(e[7], 5 + 1 + 2);
+  EXPECT_EQ(more[999], 1 + 2);
 }
 
 TEST_F(RecorderTest, AnOperatorOnTheMemoryOfTwoProgramsClosesBoth) {

@@ -71,11 +71,11 @@ bool has_columns(const Plan& plan) {
          std::any_of(plan.outputs().begin(), plan.outputs().end(), down);
 }
 
-Cut cut_plan(const Plan& plan) {
+// `all`: elements of all plans of the grid.
+Cut cut_plan(const Plan& plan, std::int64_t all) {
   const double cost = std::max(plan.cost(), 1.0);
-  const std::int64_t numel = plan.rows() * plan.columns();
   const auto least = static_cast<std::int64_t>(std::ceil(kBlockCost / cost));
-  const std::int64_t length = std::max(least, ceil_divide(numel, kMaxBlocks));
+  const std::int64_t length = std::max(least, ceil_divide(all, kMaxBlocks));
   Cut cut{1, plan.columns(), plan.rows(), 1};
   if (plan.whole_rows() || plan.columns() <= length) {
     cut.rows = std::min(plan.rows(), std::max<std::int64_t>(length / plan.columns(), 1));
@@ -219,8 +219,10 @@ void execute(std::span<const Work> works, Cores& cores, int priority) {
   std::vector<Piece>& pieces = t_pieces;
   pieces.clear();
   std::int64_t blocks = 0;
+  std::int64_t all = 0;
+  for (const Work& work : works) all += work.plan->rows() * work.plan->columns();
   for (const Work& work : works) {
-    const Cut cut = cut_plan(*work.plan);
+    const Cut cut = cut_plan(*work.plan, all);
     blocks += cut.row_blocks * cut.column_blocks;
     pieces.push_back({cut, blocks});
   }

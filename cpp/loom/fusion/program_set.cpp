@@ -7,7 +7,10 @@
 namespace loom::fusion {
 namespace {
 
-thread_local bool t_independent = false;
+constexpr std::size_t kNoPlace = SIZE_MAX;
+
+// In the list of the scope, of the operator that is recorded next.
+thread_local std::size_t t_place = kNoPlace;
 
 std::pair<const std::byte*, const std::byte*> span_of(const TensorAccess& access) noexcept {
   std::int64_t lowest = 0, highest = 0;
@@ -27,9 +30,9 @@ void each_access(const Expression& expression, Visit&& visit) {
 
 }  // namespace
 
-IndependentScope::IndependentScope() noexcept : before_(std::exchange(t_independent, true)) {}
-IndependentScope::~IndependentScope() { t_independent = before_; }
-bool IndependentScope::active() noexcept { return t_independent; }
+IndependentScope::IndependentScope() noexcept : before_(std::exchange(t_place, 0)) {}
+IndependentScope::~IndependentScope() { t_place = before_; }
+bool IndependentScope::active() noexcept { return t_place != kNoPlace; }
 
 void ProgramSet::reset(bool traced) {
   traced_ = traced;
@@ -54,17 +57,26 @@ Program& ProgramSet::add_program() {
 }
 
 bool ProgramSet::append(const Expression& expression) {
+  const std::size_t place = expression.independent() ? t_place : kNoPlace;
+  if (!append_at(place, expression)) return false;
+  if (place != kNoPlace) ++t_place;
+  return true;
+}
+
+bool ProgramSet::append_at(std::size_t place, const Expression& expression) {
+  const bool independent = expression.independent();
   if (count_ == 0) {
     (void)add_program();
     return append_to(0, expression);
   }
-  const bool independent = expression.independent();
   if (count_ == 1 && !independent) return append_to(0, expression);
   if (!indexed_) start_index();
   const std::size_t owner = owner_of(expression);
   if (owner == kSeveral) return false;
   if (owner != kNone) return append_to(owner, expression);
-  if (!independent || count_ == kMaxPrograms) return false;
+  if (!independent) return false;
+  if (place < count_ && append_to(place, expression)) return true;
+  if (count_ == kMaxPrograms) return false;
   (void)add_program();
   if (append_to(count_ - 1, expression)) return true;
   --count_;

@@ -34,7 +34,9 @@ class LOOM_API ProgramSet final : public OpenCommand {
   void trim() noexcept;
 
   /// Adds the operator to the program that it belongs to, or returns false and changes nothing.
-  /// One that is independent (expression.h) and shares no memory with any program gets a new one.
+  /// One that is independent (expression.h) and shares no memory with any program joins that of its
+  /// place in the list, so that an operator on several lists finds them together; or it gets a new
+  /// one.
   [[nodiscard]] bool append(const Expression& expression);
 
   void close() noexcept override;
@@ -62,6 +64,7 @@ class LOOM_API ProgramSet final : public OpenCommand {
   };
   static constexpr std::size_t kNone = SIZE_MAX, kSeveral = SIZE_MAX - 1;
 
+  [[nodiscard]] bool append_at(std::size_t place, const Expression& expression);
   [[nodiscard]] bool append_to(std::size_t program, const Expression& expression);
   [[nodiscard]] Program& add_program();
   void start_index();
@@ -81,7 +84,7 @@ class LOOM_API ProgramSet final : public OpenCommand {
 };
 
 /// While it lives, operators that this thread records are independent: those of one call that works
-/// on a list of tensors.
+/// on a list of tensors, one after the other.
 class LOOM_API IndependentScope {
  public:
   IndependentScope() noexcept;
@@ -91,7 +94,7 @@ class LOOM_API IndependentScope {
   [[nodiscard]] static bool active() noexcept;
 
  private:
-  const bool before_;
+  const std::size_t before_;
 };
 
 }  // namespace loom::fusion
