@@ -10,7 +10,7 @@ namespace {
 // Rows shorter than this are not worth a loop of their own.
 constexpr std::int64_t kShortRow = 64;
 // Outputs of this many bytes and more leave the caches before anybody reads them.
-constexpr std::uint64_t kStreamingBytes = std::uint64_t{8} << 20;
+constexpr std::uint64_t kStreamingBytes = std::uint64_t{16} << 20;
 constexpr std::uintptr_t kVectorBytes = 64;
 
 std::array<ValueId, 3> operands_of(const Instruction& i) noexcept { return {i.a, i.b, i.c}; }

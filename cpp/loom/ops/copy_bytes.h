@@ -10,7 +10,7 @@ namespace loom::ops {
 
 /// Copies of at least this many bytes in all bypass the cache: the destination would not stay in
 /// it, and a streaming store saves reading the line first.
-inline constexpr std::size_t kStreamingBytes = std::size_t{8} << 20;
+inline constexpr std::size_t kStreamingBytes = std::size_t{16} << 20;
 
 /// memcpy; with `streaming` by non-temporal stores where the processor has AVX2.
 void copy_bytes(std::byte* destination, const std::byte* source, std::size_t bytes,

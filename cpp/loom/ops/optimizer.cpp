@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Fused optimiser steps: one command updates all parameters, in blocks of elements.
 #include "loom/ops/launch.h"
+#include "loom/ops/rows/row_kernels.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_fused_adam_native.h>
@@ -10,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <vector>
 
 namespace loom::ops {
@@ -119,6 +121,9 @@ struct AdamKernel {
   void apply(const std::array<std::vector<at::Tensor>, 5>& lists,
              const std::vector<at::Tensor>& counts, double rate, const OptionalTensor& grad_scale,
              const OptionalTensor& found_inf) const {
+    if (is_plain(lists) && !grad_scale && !found_inf) {
+      return apply_plain(lists, counts[0].item<double>(), rate);
+    }
     const auto step = [&](auto function) {
       function(lists[0], lists[1], lists[2], lists[3], lists[4], counts, rate, beta1, beta2,
                weight_decay, eps, amsgrad, maximize, grad_scale, found_inf);
@@ -131,6 +136,36 @@ struct AdamKernel {
     } else {
       step(static_cast<Function*>(at::native::_fused_adam_kernel_cpu_));
     }
+  }
+
+ private:
+  using Lists = std::array<std::vector<at::Tensor>, 5>;
+
+  /// True for what almost all steps are, which ATen's kernel does not run at the memory's speed.
+  [[nodiscard]] bool is_plain(const Lists& lists) const {
+    return !amsgrad && std::all_of(lists.begin(), lists.begin() + 4, [](const auto& list) {
+      return list[0].scalar_type() == at::kFloat && list[0].is_contiguous();
+    });
+  }
+  void apply_plain(const Lists& lists, double count, double rate) const {
+    const auto data = [&](std::size_t list) { return lists[list][0].mutable_data_ptr<float>(); };
+    const auto number = [](double value) { return static_cast<float>(value); };
+    const double correction = 1 - std::pow(beta1, count);
+    row_kernels(RowElement::kFloat)
+        .adam({.parameter = data(0),
+               .gradient = lists[1][0].const_data_ptr<float>(),
+               .mean = data(2),
+               .square = data(3),
+               .beta2 = number(beta2),
+               .eps = number(eps),
+               .mean_weight = number(1 - beta1),
+               .square_weight = number(1 - beta2),
+               .step_size = number(rate / correction),
+               .root_factor = number(1 / std::sqrt(1 - std::pow(beta2, count))),
+               .decay = decoupled ? number(1 - rate * weight_decay) : 1,
+               .gradient_decay = decoupled ? 0 : number(weight_decay),
+               .maximize = maximize},
+              lists[0][0].numel());
   }
 };
 

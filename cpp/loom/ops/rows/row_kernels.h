@@ -1,12 +1,26 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-// Softmax, layer norm and the sums of batch norm, one row at a time, in float whatever the elements
-// are. Rows are dense. Thread: any.
+// Softmax, layer norm, the sums of batch norm and Adam's steps, one row at a time, in float
+// whatever the elements are. Rows are dense. Thread: any.
 
 #include <cstdint>
 
 namespace loom::ops {
+
+/// One step of Adam or AdamW for some elements of a parameter (torch.optim.AdamW has the formulas).
+struct AdamUpdate {
+  float* parameter;
+  const float* gradient;
+  float *mean, *square;  ///< the running ones, which are updated
+  float beta2, eps;
+  float mean_weight, square_weight;  ///< of the gradient: 1 - beta1, 1 - beta2
+  float step_size;                   ///< the learning rate over 1 - beta1^step
+  float root_factor;                 ///< 1 / sqrt(1 - beta2^step)
+  float decay;                       ///< of the parameter, by multiplication: 1 for none
+  float gradient_decay;              ///< what of the parameter is added to the gradient
+  bool maximize;
+};
 
 /// Kernels for one dtype of elements. Scratch: room for a row of floats, 64 bytes aligned.
 struct RowKernels {
@@ -40,6 +54,9 @@ struct RowKernels {
                         float* products, std::int64_t columns);
 
   void (*to_float)(float* to, const void* from, std::int64_t count);
+
+  /// float only: null for others.
+  void (*adam)(const AdamUpdate& update, std::int64_t count);
 };
 
 enum class RowElement { kFloat, kBFloat16 };

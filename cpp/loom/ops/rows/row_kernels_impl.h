@@ -288,6 +288,31 @@ void to_float(float* to, const void* from, std::int64_t count) {
   });
 }
 
+LOOM_ROW_INLINE Floats root_of(Floats value) {
+  float lanes[kLanes];
+  store(lanes, value);
+  for (int i = 0; i < kLanes; ++i) lanes[i] = __builtin_sqrtf(lanes[i]);
+  return load(lanes);
+}
+
+void adam(const AdamUpdate& u, std::int64_t all_elements) {
+  const float sign = u.maximize ? -1.0F : 1.0F;
+  for_vectors(
+      all_elements, LOOM_EACH {
+        (void)chain;
+        const Floats parameter = get(u.parameter, i, count, 0);
+        const Floats gradient = get(u.gradient, i, count, 0) * sign + parameter * u.gradient_decay;
+        const Floats before = get(u.mean, i, count, 0);
+        const Floats mean = before + (gradient - before) * u.mean_weight;
+        const Floats square =
+            get(u.square, i, count, 0) * u.beta2 + gradient * gradient * u.square_weight;
+        const Floats divisor = root_of(square) * u.root_factor + u.eps;
+        put(u.mean, i, count, mean);
+        put(u.square, i, count, square);
+        put(u.parameter, i, count, parameter * u.decay - u.step_size * mean / divisor);
+      });
+}
+
 template <class T>
 constexpr RowKernels kernels_of() {
   return {softmax<T>,
@@ -301,7 +326,8 @@ constexpr RowKernels kernels_of() {
           gradient_sums<T>,
           add_moments<T>,
           add_gradients<T>,
-          to_float<T>};
+          to_float<T>,
+          sizeof(T) == sizeof(float) ? adam : nullptr};
 }
 
 constexpr RowKernels kRowKernels[] = {kernels_of<float>(), kernels_of<BFloat16>()};

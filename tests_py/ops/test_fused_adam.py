@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Steps of Adam and AdamW with fused=True, against those of cpu in float64."""
+
+import itertools
+
+import pytest
+import torch
+
+SHAPES = ((), (1,), (15,), (64, 33), (70_000,), (3, 70_001))
+
+
+def parameters(device, dtype):
+    generator = torch.Generator().manual_seed(1)
+    made = []
+    for shape in SHAPES:
+        parameter = torch.nn.Parameter(torch.randn(shape, generator=generator).to(device, dtype))
+        parameter.grad = torch.randn(shape, generator=generator).to(device, dtype)
+        made.append(parameter)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("kind", "weight_decay", "maximize", "amsgrad"),
+    list(
+        itertools.product(
+            (torch.optim.Adam, torch.optim.AdamW), (0.0, 0.1), (False, True), (False, True)
+        )
+    ),
+)
+def test_three_steps(kind, weight_decay, maximize, amsgrad):
+    results = []
+    for device, dtype in (("cpu", torch.float64), ("loom", torch.float32)):
+        made = parameters(device, dtype)
+        optimizer = kind(
+            made,
+            lr=0.01,
+            betas=(0.8, 0.999),
+            weight_decay=weight_decay,
+            maximize=maximize,
+            amsgrad=amsgrad,
+            fused=True,
+        )
+        for step in range(3):
+            optimizer.step()
+            for parameter in made:
+                parameter.grad.mul_(-0.5 if step else 2.0)
+        state = [optimizer.state[parameter] for parameter in made]
+        last = [
+            *(parameter.detach() for parameter in made),
+            *(one["exp_avg"] for one in state),
+            *(one["exp_avg_sq"] for one in state),
+        ]
+        results.append([tensor.cpu().double() for tensor in last])
+    for expected, actual in zip(*results, strict=True):
+        torch.testing.assert_close(actual, expected, rtol=2e-5, atol=1e-6)
+
+
+def test_a_learning_rate_of_the_device_and_permuted_parameters():
+    results = []
+    for device in ("cpu", "loom"):
+        parameter = torch.nn.Parameter(torch.arange(12.0).view(3, 4).t().to(device))
+        parameter.grad = torch.ones_like(parameter)
+        optimizer = torch.optim.AdamW(
+            [parameter], lr=torch.tensor(0.5, device=device), weight_decay=0.1, fused=True
+        )
+        optimizer.step()
+        results.append(parameter.detach().cpu())
+    torch.testing.assert_close(results[1], results[0])
