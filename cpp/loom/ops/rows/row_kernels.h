@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-// Softmax, layer norm, the sums of batch norm and Adam's steps, one row at a time, in float
-// whatever the elements are. Rows are dense. Thread: any.
+// Softmax, layer norm, the sums of batch norm, pooling and Adam's steps, one row at a time, in
+// float whatever the elements are. Rows are dense. Thread: any.
 
 #include <cstdint>
 
@@ -20,6 +20,16 @@ struct AdamUpdate {
   float decay;                       ///< of the parameter, by multiplication: 1 for none
   float gradient_decay;              ///< what of the parameter is added to the gradient
   bool maximize;
+};
+
+/// The window of a pooling, and the planes that it goes over and makes.
+struct PoolWindow {
+  struct Side {
+    std::int64_t from, to;  ///< elements of the input and of the result
+    std::int64_t kernel, stride, padding, dilation;
+    std::int64_t pitch;  ///< a stride apart, elements that windows may see: see max_pool()
+  };
+  Side rows, columns;
 };
 
 /// Kernels for one dtype of elements. Scratch: room for a row of floats, 64 bytes aligned.
@@ -54,6 +64,11 @@ struct RowKernels {
                         float* products, std::int64_t columns);
 
   void (*to_float)(float* to, const void* from, std::int64_t count);
+
+  /// The largest elements of a plane and their places in it; a NaN is larger than all. Scratch:
+  /// room for two rows of the result.
+  void (*max_pool)(const PoolWindow& window, void* to, std::int64_t* places, const void* from,
+                   float* scratch);
 
   /// float only: null for others.
   void (*adam)(const AdamUpdate& update, std::int64_t count);

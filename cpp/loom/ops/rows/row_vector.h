@@ -59,6 +59,16 @@ LOOM_ROW_INLINE void store(BFloat16* to, Floats value) {
   std::memcpy(to, &halves, sizeof halves);
 }
 
+LOOM_ROW_INLINE float element(float value) { return value; }
+LOOM_ROW_INLINE float element(BFloat16 value) {
+  return bits_of<float>(static_cast<std::uint32_t>(value.bits) << 16);
+}
+/// Requires: the element type has the value.
+LOOM_ROW_INLINE void set_element(float& to, float value) { to = value; }
+LOOM_ROW_INLINE void set_element(BFloat16& to, float value) {
+  to.bits = static_cast<std::uint16_t>(bits_of<std::uint32_t>(value) >> 16);
+}
+
 /// The first `count` lanes; the others are `rest`.
 template <class Element>
 LOOM_ROW_INLINE Floats load_part(const Element* from, std::int64_t count, float rest) {
