@@ -15,6 +15,11 @@ class Contender:
     process: str
     device: str
     compiled: bool = False
+    replayed: bool = False  # captured in a graph once
+    groups: tuple[str, ...] = ()  # of workloads that it is measured with; all, if none is named
+
+    def takes(self, group: str) -> bool:
+        return not self.groups or group in self.groups
 
 
 CONTENDERS: dict[str, Contender] = {
@@ -23,6 +28,7 @@ CONTENDERS: dict[str, Contender] = {
     "compile": Contender("compiled", "stock", "cpu", compiled=True),
     "compile-jemalloc": Contender("compiled+jemalloc", "jemalloc", "cpu", compiled=True),
     "loom": Contender("loom", "loom", "loom"),
+    "loom-graph": Contender("loom replayed", "loom", "loom", replayed=True, groups=("inference",)),
     "loom-compile": Contender("loom+compiled", "loom", "loom", compiled=True),
 }
 

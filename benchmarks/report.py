@@ -268,20 +268,18 @@ def markdown(table: Table) -> str:
     return f"## {table.title}\n{note}\n" + "\n".join(lines) + "\n"
 
 
-def page(run: Json, plot: str) -> str:
-    """docs/performance.md: what the command printed, and nothing else."""
-    first, *rest = headline(run)
-    return "\n".join(
-        [
-            "# Performance",
-            "",
-            f"Written by {first}; [benchmarks](../benchmarks/README.md) says what is measured and",
-            "how. Timings are of this machine and this run.",
-            "",
-            *(f"* {line}" for line in rest),
-            "",
-            f"![Time of each contender over time of loom]({plot})",
-            "",
-            *(markdown(table) for table in tables(run)),
-        ]
-    )
+def page(runs: Sequence[Json], plot: str) -> str:
+    """docs/performance.md: what the commands printed, and nothing else. The plot is the first's."""
+    lines = [
+        "# Performance",
+        "",
+        "[Benchmarks](../benchmarks/README.md) says what is measured and how. Timings are of this",
+        "machine and these runs.",
+        "",
+        f"![Time of each contender over time of loom]({plot})",
+    ]
+    for run in runs:
+        command, *rest = headline(run)
+        lines += ["", f"Printed by {command}:", "", *(f"* {line}" for line in rest), ""]
+        lines += [markdown(table) for table in tables(run)]
+    return "\n".join(lines)

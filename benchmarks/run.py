@@ -71,7 +71,14 @@ def parser() -> argparse.ArgumentParser:
         "--output", type=Path, default=FOLDER / "results", help="where JSON and plot go"
     )
     result.add_argument("--write", action="store_true", help="write docs/performance.md")
-    result.add_argument("--from", dest="source", type=Path, help="measure nothing: print this JSON")
+    result.add_argument(
+        "--from",
+        dest="sources",
+        type=Path,
+        nargs="+",
+        default=(),
+        help="measure nothing: print these JSON files (the page is of all)",
+    )
     return result
 
 
@@ -166,20 +173,26 @@ def show(run: Json) -> None:
             print(f"  {each.note}")
 
 
-def save(run: Json, given: argparse.Namespace) -> None:
+def save(run: Json, folder: Path) -> None:
     from plot import draw
 
-    given.output.mkdir(parents=True, exist_ok=True)
-    stem = f"suite-{datetime.datetime.now():%Y%m%d-%H%M%S}"
-    if given.source is None:
-        path = given.output / f"{stem}.json"
-        path.write_text(json.dumps(run, indent=1) + "\n")
-        draw(run, path.with_suffix(".svg"))
-        print(f"\n{path} and .svg")
-    if given.write:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"suite-{datetime.datetime.now():%Y%m%d-%H%M%S}.json"
+    path.write_text(json.dumps(run, indent=1) + "\n")
+    draw(run, path.with_suffix(".svg"))
+    print(f"\n{path} and .svg")
+
+
+def publish(runs: Sequence[Json], write: bool) -> None:
+    """Prints the tables, and makes the page of them."""
+    from plot import draw
+
+    for run in runs:
+        show(run)
+    if write:
         docs = FOLDER.parent / "docs"
-        draw(run, docs / "performance.svg")
-        (docs / "performance.md").write_text(report.page(run, "performance.svg"))
+        draw(runs[0], docs / "performance.svg")
+        (docs / "performance.md").write_text(report.page(runs, "performance.svg"))
         print(f"{docs / 'performance.md'} and .svg")
 
 
@@ -199,15 +212,13 @@ def main() -> int:
     parts = [name for name in PARTS if name in given.names]
     if not given.names and not given.quick:
         parts = list(PARTS)
-    if given.source is not None:
-        run = json.loads(given.source.read_text())
-        show(run)
-        save(run, given)
+    if given.sources:
+        publish([json.loads(source.read_text()) for source in given.sources], given.write)
         return 0
     if groups:
         run = run_suite(groups, given)
-        show(run)
-        save(run, given)
+        publish([run], given.write)
+        save(run, given.output)
     return max(
         (subprocess.call([sys.executable, FOLDER / f"{each}.py"]) for each in parts), default=0
     )

@@ -93,6 +93,7 @@ def measure_workload(
         "contenders": {},
     }
     contenders: Json = result["contenders"]
+    names = [name for name in names if CONTENDERS[name].takes(workload.group)]
     for name in names:
         contenders[name] = workers.ask(
             CONTENDERS[name].process,

@@ -49,7 +49,23 @@ def make(workload: Workload, contender: Contender) -> Call:
     def unchanged(function: Any) -> Any:
         return function
 
-    return workload.make(contender.device, compiled if contender.compiled else unchanged)
+    call = workload.make(contender.device, compiled if contender.compiled else unchanged)
+    return replayed(call) if contender.replayed else call
+
+
+def replayed(call: Call) -> Call:
+    """The call, captured in a graph: every replay writes the same results again."""
+    for _ in range(CHECKED_CALLS):
+        call()
+    graph = torch.accelerator.Graph()
+    with torch.loom.graph(graph):
+        results = call()
+
+    def replay() -> Sequence[Tensor]:
+        graph.replay()
+        return results
+
+    return replay
 
 
 def checked_results(call: Call) -> list[Tensor]:
