@@ -78,6 +78,7 @@ class CoresHostTest : public ::testing::Test {
   }
 
   Cores cores_{2};
+  const std::thread::id host_ = std::this_thread::get_id();
 
  private:
   std::latch end_{1};
@@ -157,6 +158,43 @@ TEST_F(CoresHostTest, BlocksRunInThePublishersFloatingPointMode) {
   before.set();
 }
 #endif
+
+TEST_F(CoresHostTest, AHostLeavesAGridWhenItIsDone) {
+  std::atomic<bool> done{false}, left{false};
+  std::thread publisher([&] {
+    cores_.run(
+        1000,
+        [&](std::int64_t) {
+          // As soon as the host is inside, what it waits for is there; others' blocks last longer.
+          if (std::this_thread::get_id() == host_) {
+            done = true;
+          } else {
+            while (!left) std::this_thread::yield();
+          }
+        },
+        0, RunBy::kAny);
+  });
+  EXPECT_TRUE(cores_.help_until([&] { return done.load(); }, kLong));
+  left = true;
+  publisher.join();
+}
+
+TEST(CoresHelpTest, GridsOfTheDeviceDoNotKeepAHostAwake) {
+  Cores cores(2);
+  std::atomic<bool> end{false};
+  std::thread publisher([&] {
+    while (!end) cores.run(2, [](std::int64_t) {});
+  });
+  EXPECT_FALSE(cores.help_until([] { return false; }, 1'000'000));
+  end = true;
+  publisher.join();
+}
+
+TEST(CoresHelpTest, OneCoreOnlySpins) {
+  Cores cores(1);
+  int looks = 0;
+  EXPECT_TRUE(cores.help_until([&] { return ++looks == 100; }, kLong));
+}
 
 TEST(CoresHelpTest, WhoWaitsForAQueueHelps) {
   Cores cores(2);

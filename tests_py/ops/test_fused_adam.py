@@ -66,3 +66,22 @@ def test_a_learning_rate_of_the_device_and_permuted_parameters():
         optimizer.step()
         results.append(parameter.detach().cpu())
     torch.testing.assert_close(results[1], results[0])
+
+
+@pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.AdamW])
+def test_infinite_parameters_stay_what_they_are(kind):
+    parameter = torch.nn.Parameter(torch.tensor([-float("inf"), 1.0], device="loom"))
+    parameter.grad = torch.zeros_like(parameter)
+    optimizer = kind([parameter], weight_decay=0.0, fused=True)
+    optimizer.step()
+    assert parameter.tolist() == [-float("inf"), 1.0]
+    assert optimizer.state[parameter]["exp_avg"].tolist() == [0.0, 0.0]
+
+
+def test_without_momentum_the_mean_is_the_gradient():
+    parameter = torch.nn.Parameter(torch.ones(20, device="loom"))
+    optimizer = torch.optim.Adam([parameter], betas=(0.0, 0.99), fused=True)
+    for gradient in (1.0, 1e-9):
+        parameter.grad = torch.full_like(parameter, gradient)
+        optimizer.step()
+    assert torch.equal(optimizer.state[parameter]["exp_avg"], parameter.grad)

@@ -213,3 +213,18 @@ def test_rows_of_results_larger_than_the_caches():
     x, weight = numbers(4100, 1024), numbers(1024)
     agrees(lambda x: torch.softmax(x, -1), x)
     agrees(lambda x, w: F.layer_norm(x, (1024,), w), x, weight)
+
+
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("kind", ["constant", "far from zero", "one far from the others"])
+def test_batch_norm_statistics_are_as_exact_as_in_float64(kind, memory_format):
+    x = torch.full((16, 4, 56, 56), 0.3)
+    if kind == "far from zero":
+        x = 100 + torch.randn(x.shape, generator=torch.Generator().manual_seed(1))
+    if kind == "one far from the others":
+        x[0, :, 0, 0] = 1000.7
+    x = x.contiguous(memory_format=memory_format)
+    expected = torch.native_batch_norm(x.double(), None, None, None, None, True, 0.1, 1e-5)
+    actual = torch.native_batch_norm(x.to("loom"), None, None, None, None, True, 0.1, 1e-5)
+    for mine, exact in zip(actual, expected, strict=True):
+        torch.testing.assert_close(mine.cpu().double(), exact, rtol=2e-5, atol=2e-5)

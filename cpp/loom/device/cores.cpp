@@ -159,6 +159,8 @@ void Slot::close_and_wait(std::int64_t spin_ns) noexcept {
 }  // namespace
 
 struct Cores::State {
+  enum class Found { kNothing, kClosed, kBlocks };
+
   static constexpr int kSlots = 64;
 
   std::array<Slot, kSlots> slots;
@@ -191,8 +193,10 @@ struct Cores::State {
   void stop_helpers() noexcept;
   void help(int rank);
   bool help_once(int rank, std::uint32_t seen) noexcept;
-  bool help_as_host(std::uint32_t seen) noexcept;
-  void run_blocks(int index, int rank, std::uint32_t seen) noexcept;
+  template <class Enough>
+  Found help_as_host(std::uint32_t seen, Enough enough);
+  template <class Enough>
+  bool run_blocks(int index, int rank, std::uint32_t seen, Enough enough);
   int best_open_slot(RunBy by) const noexcept;
   void idle(std::uint32_t seen) noexcept;
 };
@@ -293,36 +297,40 @@ bool Cores::State::help_once(int rank, std::uint32_t seen) noexcept {
   Slot& slot = slots[static_cast<std::size_t>(index)];
   if (!slot.enter()) return true;
   wake(slot.unclaimed() - 1);
-  run_blocks(index, rank, seen);
+  run_blocks(index, rank, seen, [] { return false; });
   slot.leave();
   return true;
 }
 
 // The same on a thread of the host, with the publisher's floating-point mode.
-bool Cores::State::help_as_host(std::uint32_t seen) noexcept {
+template <class Enough>
+Cores::State::Found Cores::State::help_as_host(std::uint32_t seen, Enough enough) {
   const int index = best_open_slot(RunBy::kAny);
-  if (index < 0) return false;
+  if (index < 0) return Found::kNothing;
   Slot& slot = slots[static_cast<std::size_t>(index)];
-  if (!slot.enter()) return true;
+  if (!slot.enter()) return Found::kClosed;
+  Found found = Found::kClosed;
   if (slot.by_any.load(std::memory_order_relaxed)) {
     const FloatModeGuard mode(slot.float_mode);
-    run_blocks(index, cores - 1, seen);
+    if (run_blocks(index, cores - 1, seen, enough)) found = Found::kBlocks;
   }
   slot.leave();
-  return true;
+  return found;
 }
 
-void Cores::State::run_blocks(int index, int rank, std::uint32_t seen) noexcept {
+// Returns whether there was one. Between two of them it looks whether that is enough.
+template <class Enough>
+bool Cores::State::run_blocks(int index, int rank, std::uint32_t seen, Enough enough) {
   Slot& slot = slots[static_cast<std::size_t>(index)];
   int share = slot.home(rank, cores);
   std::int64_t block = 0;
-  for (;;) {
+  for (bool ran = false;; ran = true) {
     if (!slot.claim(&share, &block)) {
       open.fetch_and(~(std::uint64_t{1} << index), std::memory_order_relaxed);
-      return;
+      return ran;
     }
     slot.run_block(block);
-    if (signal.load(std::memory_order_relaxed) != seen) return;
+    if (enough() || signal.load(std::memory_order_relaxed) != seen) return true;
   }
 }
 
@@ -384,28 +392,33 @@ void Cores::run_erased(std::int64_t blocks, BlockFunction function, void* contex
 
 bool Cores::help_until_erased(DoneFunction done, const void* context, std::int64_t limit_ns) {
   State& state = *state_;
-  if (done(context)) return true;
-  if (count_ == 1 || limit_ns <= 0) return false;
+  const auto is_done = [&] { return done(context); };
+  if (count_ == 1 || limit_ns <= 0) return spin_until(is_done, limit_ns);
+  if (is_done()) return true;
   // Relaxed, as `spinners`: a grid that finds no helper awake is run by its publisher alone.
   state.hosts.fetch_add(1, std::memory_order_relaxed);
-  bool is_done = false;
-  for (bool idle = false; !is_done && !idle;) {
+  bool result = false;
+  // Only blocks that it has run keep the host from its sleep: other grids are not its business.
+  for (std::int64_t deadline = now_ns() + limit_ns; !result;) {
     const std::uint32_t seen = state.signal.load(std::memory_order_acquire);
-    if (state.help_as_host(seen)) {
-      is_done = done(context);
+    const State::Found found = state.help_as_host(seen, is_done);
+    if (found == State::Found::kBlocks) deadline = now_ns() + limit_ns;
+    if (found != State::Found::kNothing) {
+      result = is_done();
       continue;
     }
     const auto changed = [&] {
-      is_done = done(context);
-      return is_done || state.signal.load(std::memory_order_relaxed) != seen;
+      result = is_done();
+      return result || state.signal.load(std::memory_order_relaxed) != seen;
     };
-    idle = !spin_until(changed, limit_ns);
+    if (!spin_until(changed, deadline - now_ns())) break;
+    if (!result && now_ns() > deadline) break;
   }
   state.hosts.fetch_sub(1, std::memory_order_relaxed);
   // A grid that counted on this thread has others to help it.
   const int left = state.best_open_slot(RunBy::kDevice);
   if (left >= 0) state.wake(1);
-  return is_done;
+  return result;
 }
 
 }  // namespace loom

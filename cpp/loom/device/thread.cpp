@@ -2,6 +2,7 @@
 #include "loom/device/thread.h"
 
 #include "loom/base/check.h"
+#include "loom/base/float_mode.h"
 #include "loom/base/mutex.h"
 
 #include <algorithm>
@@ -181,6 +182,7 @@ LoomThread::LoomThread(const std::string& name, std::vector<int> cpus, std::func
   state_->thread = std::thread(
       [name = name.substr(0, 15), cpus = std::move(cpus), body = std::move(body)]() mutable {
         t_loom_thread = true;
+        FloatMode{}.set();  // not the mode of the thread that happened to come first
         pthread_setname_np(pthread_self(), name.c_str());
         bind_to(cpus);
         run_wrapped(body);

@@ -71,6 +71,21 @@ bool has_columns(const Plan& plan) {
          std::any_of(plan.outputs().begin(), plan.outputs().end(), down);
 }
 
+// Whole squares of columns, but not so few blocks that cores stay idle.
+void cut_squares(const Plan& plan, Cut& cut) {
+  constexpr std::int64_t kFewBlocks = 16;
+  const std::int64_t rows = ceil_divide(cut.rows, kSquare) * kSquare;
+  const std::int64_t blocks = ceil_divide(plan.rows(), rows);
+  const bool few = blocks < std::min(kFewBlocks, cut.row_blocks);
+  if (few && plan.whole_rows()) return;
+  cut.rows = rows;
+  cut.row_blocks = blocks;
+  if (!few) return;
+  const std::int64_t wanted = ceil_divide(kFewBlocks, blocks);
+  cut.columns = ceil_divide(ceil_divide(plan.columns(), wanted), kColumnGrain) * kColumnGrain;
+  cut.column_blocks = ceil_divide(plan.columns(), cut.columns);
+}
+
 // `all`: elements of all plans of the grid.
 Cut cut_plan(const Plan& plan, std::int64_t all) {
   const double cost = std::max(plan.cost(), 1.0);
@@ -81,10 +96,7 @@ Cut cut_plan(const Plan& plan, std::int64_t all) {
     cut.rows = std::min(plan.rows(), std::max<std::int64_t>(length / plan.columns(), 1));
     cut.row_blocks = ceil_divide(plan.rows(), cut.rows);
     cut.rows = ceil_divide(plan.rows(), cut.row_blocks);  // of about the same length
-    if (plan.gathers() && has_columns(plan)) {
-      cut.rows = ceil_divide(cut.rows, kSquare) * kSquare;
-      cut.row_blocks = ceil_divide(plan.rows(), cut.rows);
-    }
+    if (plan.gathers() && has_columns(plan)) cut_squares(plan, cut);
     return cut;
   }
   cut.column_blocks = ceil_divide(plan.columns(), length);

@@ -156,6 +156,7 @@ struct AdamKernel {
                .gradient = lists[1][0].const_data_ptr<float>(),
                .mean = data(2),
                .square = data(3),
+               .beta1 = number(beta1),
                .beta2 = number(beta2),
                .eps = number(eps),
                .mean_weight = number(1 - beta1),

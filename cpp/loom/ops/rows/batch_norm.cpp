@@ -135,7 +135,8 @@ void training_factors(Grid& grid, const TensorRef& to, const TensorRef& mean_ref
   for (std::int64_t c = 0; c < channels; ++c) {
     const double centre = moments.mean[static_cast<std::size_t>(c)];
     const double squares = moments.square_sum[static_cast<std::size_t>(c)];
-    const double inverse = 1 / std::sqrt(squares / count + numbers.eps);
+    const double variance = squares / count + numbers.eps;
+    const double inverse = variance == 0 ? 0 : 1 / std::sqrt(variance);
     write(mean, c, centre);
     write(invstd, c, inverse);
     update(running_mean, c, centre);

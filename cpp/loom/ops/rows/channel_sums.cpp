@@ -4,12 +4,14 @@
 #include "loom/ops/rows/row_scratch.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace loom::ops {
 namespace {
 
-// Sums of rows that are added to each other in float are at most this long.
 constexpr std::int64_t kRowsOfBlock = 512;
+// So many rows are added to each other in float, and such sums in double.
+constexpr std::int64_t kRowsOfSum = 16;
 // What is worth another core.
 constexpr std::int64_t kElementsOfBlock = 32768;
 
@@ -29,22 +31,29 @@ void for_channels(Grid& grid, ChannelLayout layout, Body body) {
 }
 
 /// Two sums for each channel of rows that have an element of each: add(row, first, second) adds a
-/// row to sums in float, blocks of them are added in double.
+/// row to sums in float, and a few such sums are added in double.
 template <class Add>
 void add_rows(Grid& grid, ChannelLayout layout, std::vector<double>& first,
               std::vector<double>& second, Add add) {
   const std::int64_t channels = layout.channels;
   const std::int64_t rows = std::clamp<std::int64_t>(kElementsOfBlock / channels, 16, kRowsOfBlock);
   const std::int64_t blocks = (layout.outer + rows - 1) / rows;
-  std::vector<float> parts(static_cast<std::size_t>(2 * blocks * channels));
+  std::vector<double> parts(static_cast<std::size_t>(2 * blocks * channels));
   grid.run(blocks, [&](std::int64_t block) {
-    float* const sums = parts.data() + 2 * block * channels;
+    double* const part = parts.data() + 2 * block * channels;
+    float* const sums = row_scratch(2 * channels, 1);
     const std::int64_t end = std::min(layout.outer, (block + 1) * rows);
-    for (std::int64_t row = block * rows; row < end; ++row) add(row, sums, sums + channels);
+    for (std::int64_t row = block * rows; row < end;) {
+      std::fill_n(sums, 2 * channels, 0.0F);
+      for (const std::int64_t last = std::min(end, row + kRowsOfSum); row < last; ++row) {
+        add(row, sums, sums + channels);
+      }
+      for (std::int64_t i = 0; i < 2 * channels; ++i) part[i] += sums[i];
+    }
   });
   first.assign(static_cast<std::size_t>(channels), 0);
   second.assign(static_cast<std::size_t>(channels), 0);
-  const float* part = parts.data();
+  const double* part = parts.data();
   for (std::int64_t block = 0; block < blocks; ++block) {
     for (double& sum : first) sum += *part++;
     for (double& sum : second) sum += *part++;
@@ -74,10 +83,16 @@ ChannelMoments channel_moments(Grid& grid, const at::Tensor& input, ChannelLayou
     });
     return moments;
   }
-  // Distances from the first row: elements of a channel are near each other, their sum's square and
-  // the sum of their squares then are not near each other.
-  std::vector<float> shift(channels);
-  kernels.to_float(shift.data(), input.const_data_ptr(), layout.channels);
+  // Distances from the mean of a few rows: elements of a channel are near it, their sum's square
+  // and the sum of their squares then are not near each other.
+  std::vector<float> shift(channels), row_of(channels);
+  const std::int64_t looks = std::min<std::int64_t>(layout.outer, 64);
+  for (std::int64_t look = 0; look < looks; ++look) {
+    const std::int64_t row = layout.outer * look / looks;
+    kernels.to_float(row_of.data(), at_element(input, row * layout.channels), layout.channels);
+    for (std::size_t c = 0; c < channels; ++c) shift[c] += row_of[c] / static_cast<float>(looks);
+  }
+  for (float& value : shift) value = std::isfinite(value) ? value : 0;
   add_rows(grid, layout, moments.mean, moments.square_sum,
            [&](std::int64_t row, float* sums, float* squares) {
              kernels.add_moments(at_element(input, row * layout.channels), shift.data(), sums,
@@ -103,7 +118,7 @@ ChannelGradients channel_gradients(Grid& grid, const at::Tensor& grad, const at:
     for_channels(grid, layout, [&](std::int64_t channel) {
       const auto c = static_cast<std::size_t>(channel);
       const std::int64_t begin = channel * layout.inner;
-      float sums[2];
+      double sums[2];
       kernels.gradient_sums(at_element(grad, begin), at_element(input, begin), layout.outer,
                             layout.channels * layout.inner, layout.inner, mean[c], sums);
       gradients.sum[c] = sums[0];

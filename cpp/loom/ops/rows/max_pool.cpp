@@ -45,6 +45,8 @@ bool launch_max_pool(const char* name, const at::Tensor& result, const at::Tenso
     return side(index, result, input, kernel, stride, padding, dilation);
   };
   const PoolWindow window{window_side(0), window_side(1)};
+  const std::int64_t scratch = 2 * window.columns.to + window.columns.stride * window.columns.pitch;
+  if (scratch > kMaxRowColumns) return false;
   const auto run = [](const at::Tensor& to, const at::Tensor& places, const at::Tensor& from,
                       const PoolWindow& of) {
     const auto max_pool = row_kernels(*row_element(from.scalar_type())).max_pool;

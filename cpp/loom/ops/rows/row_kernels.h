@@ -13,7 +13,7 @@ struct AdamUpdate {
   float* parameter;
   const float* gradient;
   float *mean, *square;  ///< the running ones, which are updated
-  float beta2, eps;
+  float beta1, beta2, eps;
   float mean_weight, square_weight;  ///< of the gradient: 1 - beta1, 1 - beta2
   float step_size;                   ///< the learning rate over 1 - beta1^step
   float root_factor;                 ///< 1 / sqrt(1 - beta2^step)
@@ -52,11 +52,11 @@ struct RowKernels {
   /// Sums for batch norm over runs of `columns` elements that lie together, `runs` of them `stride`
   /// elements apart: of the elements, of the squares of from - mean, of grad and of
   /// grad * (from - mean).
-  float (*sum)(const void* from, std::int64_t runs, std::int64_t stride, std::int64_t columns);
-  float (*square_sum)(const void* from, std::int64_t runs, std::int64_t stride,
-                      std::int64_t columns, float mean);
+  double (*sum)(const void* from, std::int64_t runs, std::int64_t stride, std::int64_t columns);
+  double (*square_sum)(const void* from, std::int64_t runs, std::int64_t stride,
+                       std::int64_t columns, float mean);
   void (*gradient_sums)(const void* grad, const void* from, std::int64_t runs, std::int64_t stride,
-                        std::int64_t columns, float mean, float* sums);
+                        std::int64_t columns, float mean, double* sums);
   /// The same where a row has an element of each channel: what it adds to each channel's sums.
   void (*add_moments)(const void* from, const float* shift, float* sums, float* squares,
                       std::int64_t columns);

@@ -209,47 +209,82 @@ void layer_norm_gradient(void* to_row, const void* grad_row, const void* from_ro
       });
 }
 
-template <class T>
-float sum(const void* row, std::int64_t runs, std::int64_t stride, std::int64_t columns) {
-  const T* from = static_cast<const T*>(row);
-  Sum sum;
-  for (std::int64_t run = 0; run < runs; ++run, from += stride) {
-    for_vectors(columns, LOOM_EACH { sum.chains[chain] += get(from, i, count, 0); });
+// So many elements are added to each other in float, and such sums in double.
+constexpr std::int64_t kElementsOfSum = 1024;
+
+/// Calls body(element, count, chain) for the vectors of some elements, then end(), until all runs
+/// are through.
+template <class Body, class End>
+LOOM_ROW_INLINE void for_runs(std::int64_t runs, std::int64_t stride, std::int64_t columns,
+                              Body body, End end) {
+  std::int64_t pending = 0;
+  for (std::int64_t run = 0; run < runs; ++run) {
+    for (std::int64_t column = 0; column < columns; column += kElementsOfSum) {
+      const std::int64_t begin = run * stride + column;
+      const std::int64_t left = columns - column;
+      const std::int64_t length = left < kElementsOfSum ? left : kElementsOfSum;
+      for_vectors(length, LOOM_EACH { body(begin + i, count, chain); });
+      pending += length;
+      if (pending < kElementsOfSum) continue;
+      end();
+      pending = 0;
+    }
   }
-  return sum.total();
+  end();
 }
 
 template <class T>
-float square_sum(const void* row, std::int64_t runs, std::int64_t stride, std::int64_t columns,
-                 float mean) {
+double sum(const void* row, std::int64_t runs, std::int64_t stride, std::int64_t columns) {
   const T* from = static_cast<const T*>(row);
+  double all_of = 0;
   Sum sum;
-  for (std::int64_t run = 0; run < runs; ++run, from += stride) {
-    for_vectors(
-        columns, LOOM_EACH {
-          const Floats value = get(from, i, count, mean) - all(mean);
-          sum.chains[chain] += value * value;
-        });
-  }
-  return sum.total();
+  for_runs(
+      runs, stride, columns, LOOM_EACH { sum.chains[chain] += get(from, i, count, 0); },
+      [&]() __attribute__((always_inline)) {
+        all_of += sum.total();
+        sum = {};
+      });
+  return all_of;
+}
+
+template <class T>
+double square_sum(const void* row, std::int64_t runs, std::int64_t stride, std::int64_t columns,
+                  float mean) {
+  const T* from = static_cast<const T*>(row);
+  double all_of = 0;
+  Sum sum;
+  for_runs(
+      runs, stride, columns,
+      LOOM_EACH {
+        const Floats value = get(from, i, count, mean) - all(mean);
+        sum.chains[chain] += value * value;
+      },
+      [&]() __attribute__((always_inline)) {
+        all_of += sum.total();
+        sum = {};
+      });
+  return all_of;
 }
 
 template <class T>
 void gradient_sums(const void* grad_row, const void* row, std::int64_t runs, std::int64_t stride,
-                   std::int64_t columns, float mean, float* sums) {
+                   std::int64_t columns, float mean, double* sums) {
   const T* grad = static_cast<const T*>(grad_row);
   const T* from = static_cast<const T*>(row);
   Sum plain, products;
-  for (std::int64_t run = 0; run < runs; ++run, from += stride, grad += stride) {
-    for_vectors(
-        columns, LOOM_EACH {
-          const Floats value = get(grad, i, count, 0);
-          plain.chains[chain] += value;
-          products.chains[chain] += value * (get(from, i, count, mean) - all(mean));
-        });
-  }
-  sums[0] = plain.total();
-  sums[1] = products.total();
+  sums[0] = sums[1] = 0;
+  for_runs(
+      runs, stride, columns,
+      LOOM_EACH {
+        const Floats value = get(grad, i, count, 0);
+        plain.chains[chain] += value;
+        products.chains[chain] += value * (get(from, i, count, mean) - all(mean));
+      },
+      [&]() __attribute__((always_inline)) {
+        sums[0] += plain.total();
+        sums[1] += products.total();
+        plain = products = {};
+      });
 }
 
 template <class T>
@@ -364,9 +399,13 @@ void adam(const AdamUpdate& u, std::int64_t all_elements) {
       all_elements, LOOM_EACH {
         (void)chain;
         const Floats parameter = get(u.parameter, i, count, 0);
-        const Floats gradient = get(u.gradient, i, count, 0) * sign + parameter * u.gradient_decay;
+        Floats gradient = get(u.gradient, i, count, 0) * sign;
+        if (u.gradient_decay != 0) gradient += parameter * u.gradient_decay;  // not inf * 0
         const Floats before = get(u.mean, i, count, 0);
-        const Floats mean = before + (gradient - before) * u.mean_weight;
+        const Floats way = gradient - before;
+        // From the nearer end, as lerp does.
+        const Floats mean =
+            u.mean_weight < 0.5F ? before + way * u.mean_weight : gradient - way * u.beta1;
         const Floats square =
             get(u.square, i, count, 0) * u.beta2 + gradient * gradient * u.square_weight;
         const Floats divisor = root_of(square) * u.root_factor + u.eps;
