@@ -115,3 +115,16 @@ def test_sort_topk_and_triangles():
 )
 def test_errors(function):
     same_error(function, numbers(4, 5))
+
+
+def test_index_select_of_nothing_raises_what_cpu_raises():
+    def select(device):
+        index = torch.zeros(3, dtype=torch.long, device=device)
+        return torch.zeros(0, 5, device=device).index_select(0, index).cpu()
+
+    errors = []
+    for device in ("cpu", "loom"):
+        with pytest.raises(RuntimeError) as raised:
+            select(device)
+        errors.append(type(raised.value))
+    assert errors[0] is errors[1]

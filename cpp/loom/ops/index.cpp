@@ -95,7 +95,7 @@ void launch_index_select(const at::Tensor& output, const at::Tensor& self, std::
                          const at::Tensor& index) {
   if (output.numel() == 0 && index.numel() == 0) return;
   if (self.dim() > 0 && self.is_contiguous() && output.is_contiguous() && index.is_contiguous() &&
-      output.numel() > 0 && !self.is_neg() && !self.is_conj()) {
+      output.numel() > 0 && self.numel() > 0 && !self.is_neg() && !self.is_conj()) {
     const auto sizes = self.sizes();
     const Selection selection{
         c10::multiply_integers(sizes.slice(0, dim)), sizes[dim], index.numel(),
