@@ -35,22 +35,32 @@ def describe(title: str) -> None:
 
 
 def seconds_per_call(
-    call: Callable[[], object], finish: Callable[[], object], batch: int, seconds: float
+    call: Callable[[], object],
+    finish: Callable[[], object],
+    batch: int,
+    seconds: float,
+    keep: bool = False,
 ) -> float:
     """Runs `batch` calls and one `finish` until the time is up; the median seconds of one call.
 
-    A batch is not cut short: one is measured even if it takes longer.
+    A batch is not cut short: one is measured even if it takes longer. With `keep` its results are
+    alive until it is finished: fusion may leave out what nobody can see.
     """
     call()
     finish()
     times = []
+    kept: list[object] = []
     deadline = time.perf_counter() + seconds
     while not times or time.perf_counter() < deadline:
         start = time.perf_counter()
         for _ in range(batch):
-            call()
+            result = call()
+            if keep:
+                kept.append(result)
+            del result
         finish()
         times.append((time.perf_counter() - start) / batch)
+        kept.clear()
     return statistics.median(times)
 
 

@@ -37,7 +37,7 @@ def measure(name: str, batch: int) -> dict[str, float]:
 
     def variant(device: str, finish: Callable[[], object]) -> Callable[[], float]:
         call = make(size, device)
-        return lambda: seconds_per_call(call, finish, batch, SECONDS)
+        return lambda: seconds_per_call(call, finish, batch, SECONDS, keep=True)
 
     return interleaved(
         {"cpu": variant("cpu", lambda: None), "loom": variant("loom", torch.loom.synchronize)}
