@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Scaled dot product attention with ATen's flash kernels for the CPU, cut along the batch or the
-// heads. What they do not do (dropout, grouped queries, ...) takes ATen's composition.
+// Scaled dot product attention by our own kernels, or by ATen's flash kernels for the CPU cut along
+// the batch or the heads. What neither does (dropout, grouped queries, ...) takes ATen's
+// composition.
 #include "loom/ops/empty.h"
+#include "loom/ops/flash_attention/flash_attention.h"
 #include "loom/ops/launch.h"
 
 #include <ATen/Context.h>
@@ -101,6 +103,10 @@ void forward_kernel(const at::Tensor& output, const at::Tensor& log_sum, const a
                                      optional(mask), scale);
 }
 
+double factor(const at::Tensor& query, std::optional<double> scale) {
+  return sdp::calculate_scale(query, scale).expect_float();
+}
+
 using Attention = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt,
                              c10::SymInt, at::Tensor, at::Tensor, at::Tensor>;
 
@@ -112,24 +118,24 @@ Attention attention(const at::Tensor& query, const at::Tensor& key, const at::Te
       "scaled_dot_product_attention: expected queries, keys and values with as many elements"
       " each, got ",
       query.size(3), ", ", key.size(3), " and ", value.size(3));
-  // Results are laid out as PyTorch's meta function says; the kernels work on [batch, position,
+  // Results are laid out as PyTorch's meta function says; ATen's kernels work on [batch, position,
   // head, element].
-  const at::Tensor output = ops::empty_like(query).transpose(1, 2);
+  const at::Tensor output = ops::empty_like(query);
   const at::Tensor log_sum = empty({query.size(0), query.size(1), query.size(2)},
                                    at::toOpMathType(query.scalar_type()), query.device());
-  const auto split = cut<5>(query, key, mask, {2, 2, 1, 1, 1});
-  launch("_scaled_dot_product_fused_attention_overrideable", split, forward_kernel, out(output),
-         out(log_sum.transpose(1, 2)), query, key, value, mask, dropout, causal, scale);
+  constexpr auto kName = "_scaled_dot_product_fused_attention_overrideable";
+  if (suits_flash_attention(query, key, value, mask.value_or(at::Tensor())) &&
+      suits_flash_attention(output)) {
+    launch(kName, Custom{}, flash_attention, out(output), out(log_sum), query, key, value, mask,
+           causal, factor(query, scale));
+  } else {
+    const auto split = cut<5>(query, key, mask, {2, 2, 1, 1, 1});
+    launch(kName, split, forward_kernel, out(output.transpose(1, 2)), out(log_sum.transpose(1, 2)),
+           query, key, value, mask, dropout, causal, scale);
+  }
   const auto nothing = [] { return at::empty({}, c10::TensorOptions(c10::kLong)); };
-  return {output.transpose(1, 2),
-          log_sum,
-          at::Tensor(),
-          at::Tensor(),
-          query.size(2),
-          key.size(2),
-          nothing(),
-          nothing(),
-          at::Tensor()};
+  return {output,      log_sum,   at::Tensor(), at::Tensor(), query.size(2),
+          key.size(2), nothing(), nothing(),    at::Tensor()};
 }
 
 void backward_kernel(const at::Tensor& to_query, const at::Tensor& to_key,
@@ -143,6 +149,16 @@ void backward_kernel(const at::Tensor& to_query, const at::Tensor& to_key,
                                               optional(mask), scale);
 }
 
+bool suits_flash_attention_backward(std::initializer_list<at::Tensor> others,
+                                    const at::Tensor& query, const at::Tensor& key,
+                                    const at::Tensor& value, const at::Tensor& log_sum,
+                                    const at::Tensor& mask) {
+  return suits_flash_attention(query, key, value, mask) && log_sum.is_contiguous() &&
+         std::all_of(others.begin(), others.end(), [&](const at::Tensor& tensor) {
+           return tensor.scalar_type() == query.scalar_type() && suits_flash_attention(tensor);
+         });
+}
+
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> attention_backward(
     const at::Tensor& grad, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
     const at::Tensor& mask, std::array<bool, 4>, const at::Tensor& output,
@@ -154,11 +170,18 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> attention_backward(
   const at::Tensor to_query = ops::empty_like(query);
   const at::Tensor to_key = ops::empty_like(key);
   const at::Tensor to_value = ops::empty_like(value);
+  constexpr auto kName = "_scaled_dot_product_fused_attention_overrideable_backward";
+  if (suits_flash_attention_backward({to_query, to_key, to_value, grad, output}, query, key, value,
+                                     log_sum, mask)) {
+    launch(kName, Custom{}, flash_attention_backward, out(to_query), out(to_key), out(to_value),
+           grad, query, key, value, output, log_sum, mask, causal, factor(query, scale));
+    return {to_query, to_key, to_value, at::Tensor()};
+  }
   Along split = cut<9>(query, key, mask, {2, 2, 2, 2, 2, 2, 2, 2, 2});
   split.cost *= 2.5;
-  launch("_scaled_dot_product_fused_attention_overrideable_backward", split, backward_kernel,
-         out(swap(to_query)), out(swap(to_key)), out(swap(to_value)), swap(grad), swap(query),
-         swap(key), swap(value), swap(output), swap(log_sum), mask, dropout, causal, scale);
+  launch(kName, split, backward_kernel, out(swap(to_query)), out(swap(to_key)), out(swap(to_value)),
+         swap(grad), swap(query), swap(key), swap(value), swap(output), swap(log_sum), mask,
+         dropout, causal, scale);
   return {to_query, to_key, to_value, at::Tensor()};
 }
 

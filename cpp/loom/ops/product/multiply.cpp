@@ -39,31 +39,6 @@ LOOM_ISA_CLONES void interleave(const std::uint16_t* first, const std::uint16_t*
   }
 }
 
-void pack_panel(const MatrixView<const float>& from, float* to) {
-  if (from.column_stride != 1) {
-    transpose(from.columns, from.rows, from.data, from.column_stride, to, kPanel);
-    return;
-  }
-  for (std::int64_t k = 0; k < from.rows; ++k) {
-    std::memcpy(to + k * kPanel, from.data + k * from.row_stride,
-                static_cast<std::size_t>(from.columns) * sizeof(float));
-  }
-}
-
-void pack_panel(const MatrixView<const BFloat16>& from, BFloat16* to) {
-  auto* pairs = reinterpret_cast<std::uint32_t*>(to);
-  if (from.column_stride != 1) {
-    transpose(from.columns, from.rows / 2, reinterpret_cast<const std::uint32_t*>(from.data),
-              from.column_stride / 2, pairs, kPanel);
-    return;
-  }
-  const auto* source = reinterpret_cast<const std::uint16_t*>(from.data);
-  for (std::int64_t k = 0; k < from.rows; k += 2) {
-    const std::uint16_t* row = source + k * from.row_stride;
-    interleave(row, row + from.row_stride, from.columns, pairs + k / 2 * kPanel);
-  }
-}
-
 // Rows of the left operand with their elements side by side.
 template <class T>
 std::pair<const T*, std::int64_t> prepare_left(const MatrixView<const T>& left) {
@@ -154,6 +129,33 @@ template void transpose(std::int64_t, std::int64_t, const std::uint32_t*, std::i
 template void transpose(std::int64_t, std::int64_t, const std::uint16_t*, std::int64_t,
                         std::uint16_t*, std::int64_t);
 
+template <>
+void pack_panel(const MatrixView<const float>& from, float* to) {
+  if (from.column_stride != 1) {
+    transpose(from.columns, from.rows, from.data, from.column_stride, to, kPanel);
+    return;
+  }
+  for (std::int64_t k = 0; k < from.rows; ++k) {
+    std::memcpy(to + k * kPanel, from.data + k * from.row_stride,
+                static_cast<std::size_t>(from.columns) * sizeof(float));
+  }
+}
+
+template <>
+void pack_panel(const MatrixView<const BFloat16>& from, BFloat16* to) {
+  auto* pairs = reinterpret_cast<std::uint32_t*>(to);
+  if (from.column_stride != 1) {
+    transpose(from.columns, from.rows / 2, reinterpret_cast<const std::uint32_t*>(from.data),
+              from.column_stride / 2, pairs, kPanel);
+    return;
+  }
+  const auto* source = reinterpret_cast<const std::uint16_t*>(from.data);
+  for (std::int64_t k = 0; k < from.rows; k += 2) {
+    const std::uint16_t* row = source + k * from.row_stride;
+    interleave(row, row + from.row_stride, from.columns, pairs + k / 2 * kPanel);
+  }
+}
+
 template <class T>
 PackedRight<T>::PackedRight(const MatrixView<const T>& right, std::int64_t left_rows)
     : data_(right.data), columns_(right.columns), panel_step_(kPanel), ld_(right.row_stride) {
@@ -216,6 +218,18 @@ void multiply_rows(const MatrixView<const float>& left, const MatrixView<const f
   at::native::cpublas::brgemm(left.rows, right.columns, left.columns, left.row_stride,
                               right.row_stride, ld, add, left.data, right.data, to, false);
 }
+
+template <class T>
+void multiply_panel(const MatrixView<const T>& left, const T* panel, std::int64_t columns,
+                    float* to, std::int64_t ld, bool add) {
+  at::native::cpublas::brgemm(left.rows, columns, left.columns, left.row_stride, kPanel, ld, add,
+                              left.data, panel, to, !std::is_same_v<T, float>);
+}
+
+template void multiply_panel(const MatrixView<const float>&, const float*, std::int64_t, float*,
+                             std::int64_t, bool);
+template void multiply_panel(const MatrixView<const BFloat16>&, const BFloat16*, std::int64_t,
+                             float*, std::int64_t, bool);
 
 void release_matrix_unit() { at::native::cpublas::brgemm_release(); }
 

@@ -106,6 +106,23 @@ class PackedRight {
 void multiply_rows(const MatrixView<const float>& left, const MatrixView<const float>& right,
                    float* to, std::int64_t ld, bool add);
 
+/// Elements of a panel of `inner` rows.
+[[nodiscard]] constexpr std::int64_t panel_size(std::int64_t inner) noexcept {
+  return inner * kPanel;
+}
+
+/// Packs a right operand of at most kPanel columns: what lies beside its columns keeps its values.
+/// Requires: can_pack().
+template <class T>
+void pack_panel(const MatrixView<const T>& from, T* to);
+
+/// to (+)= left x the first `columns` columns of a packed operand with as many rows as `left` has
+/// columns. Requires: can_multiply<T>(); `left` is row-major, of sizes that the caches have room
+/// for.
+template <class T>
+void multiply_panel(const MatrixView<const T>& left, const T* panel, std::int64_t columns,
+                    float* to, std::int64_t ld, bool add);
+
 /// To be called after the last product of bfloat16 in a row: the block kernel may have set up the
 /// core's matrix unit (AMX), which other kernels of this thread set up in their own way.
 void release_matrix_unit();

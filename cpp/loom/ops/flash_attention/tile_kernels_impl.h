@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// The kernels of attention's tiles: included once for each instruction set.
+
+#include "loom/ops/flash_attention/tile_kernels.h"
+#include "loom/ops/rows/row_loops.h"
+
+namespace loom::ops {
+namespace {  // NOLINT(misc-anonymous-namespace-in-header): one copy for each instruction set
+
+constexpr float kInfinity = __builtin_inff();
+
+/// 0, 1, 2, ... as floats, which such small numbers are exactly.
+LOOM_ROW_INLINE Floats lane_numbers() {
+  float lanes[kLanes];
+  for (int i = 0; i < kLanes; ++i) lanes[i] = static_cast<float>(i);
+  return load(lanes);
+}
+
+/// The lanes before `count`; others are `rest`.
+LOOM_ROW_INLINE Floats first_lanes(Floats value, std::int64_t count, float rest) {
+  return count == kLanes ? value : (lane_numbers() < static_cast<float>(count) ? value : all(rest));
+}
+
+// Exactly what is invisible or beside the tile has the weight 0, as -inf gives. A maximum of -inf
+// (nothing is visible) is taken as 0, so that weights are 0 and not NaN.
+template <class T>
+void softmax_tile(const SoftmaxTile& t) {
+  const Floats scale = all(t.scale);
+  for (std::int64_t row = 0; row < t.rows; ++row) {
+    const std::int64_t more = t.visible + row * t.more;
+    const std::int64_t visible = more < t.columns ? more : t.columns;
+    float* const scores = t.scores + row * t.scores_ld;
+    T* const weights = static_cast<T*>(t.weights) + row * t.weights_ld;
+    const T* const mask = t.mask ? static_cast<const T*>(t.mask) + row * t.mask_ld : nullptr;
+    Floats most[kChains] = {all(-kInfinity), all(-kInfinity), all(-kInfinity), all(-kInfinity)};
+    if (mask != nullptr) {
+      for_vectors(
+          visible, LOOM_EACH {
+            const Floats sum = load(scores + i) * scale + get(mask, i, count, 0);
+            store(scores + i, sum);
+            most[chain] = larger(first_lanes(sum, count, -kInfinity), most[chain]);
+          });
+    } else {
+      for_vectors(
+          visible, LOOM_EACH {
+            const Floats value = load(scores + i) * scale;
+            most[chain] = larger(first_lanes(value, count, -kInfinity), most[chain]);
+          });
+    }
+    const float now = largest_of(larger(larger(most[0], most[1]), larger(most[2], most[3])));
+    const float maximum = t.maximum[row] > now ? t.maximum[row] : now;
+    const float reference = maximum == -kInfinity ? 0 : maximum;
+    const float factor = exponential(all(t.maximum[row] - reference))[0];
+    const Floats factor_of_scores = mask != nullptr ? all(1) : scale;
+    Sum sum;
+    for_vectors(
+        visible, LOOM_EACH {
+          const Floats value = load(scores + i) * factor_of_scores - reference;
+          const Floats weight = exponential(first_lanes(value, count, -kInfinity));
+          sum.chains[chain] += weight;
+          store(weights + i, weight);
+        });
+    for (std::int64_t j = (visible + kLanes - 1) / kLanes * kLanes; j < t.padded; j += kLanes) {
+      store(weights + j, Floats{});
+    }
+    t.maximum[row] = maximum;
+    t.sum[row] = t.sum[row] * factor + sum.total();
+    if (t.results != nullptr) {
+      float* const results = t.results + row * t.results_ld;
+      for_vectors(
+          t.result_columns, LOOM_EACH {
+            (void)chain;
+            put(results, i, count, get(results, i, count, 0) * factor);
+          });
+    }
+  }
+}
+
+template <class T>
+void finish_rows(void* to_rows, std::int64_t to_ld, const float* from, std::int64_t from_ld,
+                 std::int64_t rows, std::int64_t columns, const float* maximum, const float* sum,
+                 float* log_sums) {
+  for (std::int64_t row = 0; row < rows; ++row) {
+    T* const to = static_cast<T*>(to_rows) + row * to_ld;
+    const float* const sums = from + row * from_ld;
+    const float divisor = sum[row] == 0 ? 1 : sum[row];
+    const Floats factor = all(1.0F / divisor);
+    for_vectors(
+        columns, LOOM_EACH {
+          (void)chain;
+          put(to, i, count, get(sums, i, count, 0) * factor);
+        });
+    log_sums[row] = (maximum[row] == -kInfinity ? 0 : maximum[row]) + __builtin_logf(divisor);
+  }
+}
+
+template <class T>
+void row_products(float* to, const void* a_rows, std::int64_t a_ld, const void* b_rows,
+                  std::int64_t b_ld, std::int64_t rows, std::int64_t columns) {
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const T* const a = static_cast<const T*>(a_rows) + row * a_ld;
+    const T* const b = static_cast<const T*>(b_rows) + row * b_ld;
+    Sum sum;
+    for_vectors(
+        columns, LOOM_EACH { sum.chains[chain] += get(a, i, count, 0) * get(b, i, count, 0); });
+    to[row] = sum.total();
+  }
+}
+
+template <class T>
+void store_rows(void* to_rows, std::int64_t to_ld, const float* from, std::int64_t from_ld,
+                std::int64_t rows, std::int64_t columns) {
+  for (std::int64_t row = 0; row < rows; ++row) {
+    T* const to = static_cast<T*>(to_rows) + row * to_ld;
+    const float* const values = from + row * from_ld;
+    for_vectors(
+        columns, LOOM_EACH {
+          (void)chain;
+          put(to, i, count, get(values, i, count, 0));
+        });
+  }
+}
+
+template <class T>
+void tile_weights(const GradientTile& t) {
+  T* const weights = static_cast<T*>(t.weights);
+  const Floats scale = all(t.scale), numbers = lane_numbers();
+  for (std::int64_t row = 0; row < t.rows; ++row) {
+    const Floats hidden = all(static_cast<float>(t.hidden + row));
+    for (std::int64_t j = 0; j < t.columns; j += kLanes) {
+      float* const at = t.scores + row * kTile + j;
+      Floats score = load(at) * scale;
+      if (t.mask != nullptr) score += load(t.mask + row * kTile + j);
+      Floats weight = exponential(score - load(t.log_sums + j));
+      if (t.causal) weight = numbers + static_cast<float>(j) >= hidden ? weight : Floats{};
+      store(at, weight);
+      if constexpr (sizeof(T) != sizeof(float)) store(weights + row * kTile + j, weight);
+    }
+  }
+}
+
+LOOM_ROW_INLINE Floats score_gradient(const GradientTile& t, std::int64_t row, std::int64_t j) {
+  const std::int64_t at = row * kTile + j;
+  return load(t.scores + at) * (load(t.gradients + at) - load(t.products + j)) * t.scale;
+}
+
+// In pairs of keys, which is how bfloat16 is packed.
+void tile_gradients_bfloat16(const GradientTile& t) {
+  auto* const plain = static_cast<BFloat16*>(t.score_gradients);
+  auto* const pairs = static_cast<std::uint32_t*>(t.packed_gradients);
+  const std::int64_t rows = (t.rows + kPadding - 1) / kPadding * kPadding;
+  for (std::int64_t row = 0; row < rows; row += 2) {
+    for (std::int64_t j = 0; j < t.columns; j += kLanes) {
+      Halves two[2] = {};
+      for (int k = 0; k < 2; ++k) {
+        if (row + k >= t.rows) continue;
+        two[k] = narrowed(score_gradient(t, row + k, j));
+        std::memcpy(plain + (row + k) * kTile + j, &two[k], sizeof two[k]);
+      }
+      const Bits pair =
+          __builtin_convertvector(two[0], Bits) | __builtin_convertvector(two[1], Bits) << 16;
+      std::memcpy(pairs + row / 2 * kTile + j, &pair, sizeof pair);
+    }
+  }
+}
+
+void tile_gradients_float(const GradientTile& t) {
+  const std::int64_t rows = (t.rows + kPadding - 1) / kPadding * kPadding;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t j = 0; j < t.columns; j += kLanes) {
+      store(t.gradients + row * kTile + j, row < t.rows ? score_gradient(t, row, j) : Floats{});
+    }
+  }
+}
+
+constexpr AttentionKernels kAttentionKernels[] = {
+    {softmax_tile<float>, finish_rows<float>, row_products<float>, tile_weights<float>,
+     tile_gradients_float, store_rows<float>},
+    {softmax_tile<BFloat16>, finish_rows<BFloat16>, row_products<BFloat16>, tile_weights<BFloat16>,
+     tile_gradients_bfloat16, store_rows<BFloat16>}};
+
+}  // namespace
+}  // namespace loom::ops
