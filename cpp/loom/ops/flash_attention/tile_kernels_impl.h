@@ -159,8 +159,7 @@ void tile_gradients_bfloat16(const GradientTile& t) {
         two[k] = narrowed(score_gradient(t, row + k, j));
         std::memcpy(plain + (row + k) * kTile + j, &two[k], sizeof two[k]);
       }
-      const Bits pair =
-          __builtin_convertvector(two[0], Bits) | __builtin_convertvector(two[1], Bits) << 16;
+      const Bits pair = words_of(two[0]) | words_of(two[1]) << 16;
       std::memcpy(pairs + row / 2 * kTile + j, &pair, sizeof pair);
     }
   }

@@ -7,6 +7,9 @@
 
 #include <cstdint>
 #include <cstring>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 namespace loom::ops {
 namespace {  // NOLINT(misc-anonymous-namespace-in-header): one copy for each instruction set
@@ -32,15 +35,35 @@ LOOM_ROW_INLINE To bits_of(From from) {
 
 LOOM_ROW_INLINE Floats all(float value) { return Floats{} + value; }
 
-LOOM_ROW_INLINE Floats widened(Halves halves) {
-  return bits_of<Floats>(__builtin_convertvector(halves, Bits) << 16);
+// Compilers take __builtin_convertvector() apart into halves of registers.
+LOOM_ROW_INLINE Bits words_of(Halves halves) {
+#if LOOM_ROW_BYTES == 64 && defined(__AVX512F__)
+  return bits_of<Bits>(_mm512_cvtepu16_epi32(bits_of<__m256i>(halves)));
+#elif LOOM_ROW_BYTES == 32 && defined(__AVX2__)
+  return bits_of<Bits>(_mm256_cvtepu16_epi32(bits_of<__m128i>(halves)));
+#else
+  return __builtin_convertvector(halves, Bits);
+#endif
 }
+/// Requires: each fits.
+LOOM_ROW_INLINE Halves halves_of(Bits words) {
+#if LOOM_ROW_BYTES == 64 && defined(__AVX512F__)
+  return bits_of<Halves>(_mm512_cvtepi32_epi16(bits_of<__m512i>(words)));
+#elif LOOM_ROW_BYTES == 32 && defined(__AVX2__)
+  const __m256i packed = _mm256_packus_epi32(bits_of<__m256i>(words), bits_of<__m256i>(words));
+  return bits_of<Halves>(_mm256_castsi256_si128(_mm256_permute4x64_epi64(packed, 0b1000)));
+#else
+  return __builtin_convertvector(words, Halves);
+#endif
+}
+
+LOOM_ROW_INLINE Floats widened(Halves halves) { return bits_of<Floats>(words_of(halves) << 16); }
 /// To nearest, ties to even.
 LOOM_ROW_INLINE Halves narrowed(Floats value) {
   const Bits bits = bits_of<Bits>(value);
   const Bits rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
   const Bits nan = Bits{} + 0x7fc0;
-  return __builtin_convertvector(value == value ? rounded : nan, Halves);
+  return halves_of(value == value ? rounded : nan);
 }
 
 LOOM_ROW_INLINE Floats load(const float* from) {
