@@ -155,3 +155,42 @@ def test_the_first_variance_of_a_process_warns_of_nothing(check, call):
         {call}
         torch.loom.synchronize()
     """)
+
+
+CHANNELS = [
+    ((2048, 1536), 0),
+    ((8, 256, 384), (0, 1)),
+    ((8, 256, 384), 0),
+    ((7, 33, 5, 20), (0, 2, 3)),
+    ((7, 33, 5, 20), (0, 3)),
+    ((3, 5000), 0),
+    ((100, 1, 64), 0),
+    ((4100, 17), 0),
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("function", [torch.sum, torch.mean])
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize(("shape", "dims"), CHANNELS, ids=str)
+def test_sums_of_channels_are_as_near_as_on_cpu(shape, dims, last, function, dtype):
+    torch.manual_seed(0)
+    x = torch.randn(shape, dtype=dtype) + 0.5
+    if last and x.dim() == 4:
+        x = x.contiguous(memory_format=torch.channels_last)
+    elif last:
+        x[0, ..., 0], x[1, ..., 1] = torch.inf, torch.nan
+    exact = function(x.double(), dims)
+    for keepdim in (False, True):
+        mine = function(x.to("loom"), dims, keepdim=keepdim).cpu()
+        theirs = function(x, dims, keepdim=keepdim)
+        assert (mine.shape, mine.stride(), mine.dtype) == (
+            theirs.shape,
+            theirs.stride(),
+            theirs.dtype,
+        )
+        finite = exact.isfinite()
+        mine, theirs = mine.reshape(exact.shape), theirs.reshape(exact.shape)
+        torch.testing.assert_close(mine[~finite], theirs[~finite], equal_nan=True)
+        bound = 1.5 * (theirs.double() - exact)[finite].abs().max() + 1e-9
+        assert (mine.double() - exact)[finite].abs().max() <= bound

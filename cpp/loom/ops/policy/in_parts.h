@@ -4,6 +4,7 @@
 // Policy of reductions that may be done in parts: sums, means, extrema and logic. Thread: any.
 
 #include "loom/ops/reduce_in_parts.h"
+#include "loom/ops/rows/channel_sums.h"
 #include "loom/ops/structured.h"
 
 #include <ATen/ops/all_cpu_dispatch.h>
@@ -20,6 +21,10 @@
 namespace loom::ops {
 
 struct Sum {
+  static bool launch_own(const char* name, const at::Tensor& result, const at::Tensor& self,
+                         Reduced reduced) {
+    return launch_channel_sums(name, result, self, reduced, /*mean=*/false);
+  }
   static c10::ScalarType accumulator(c10::ScalarType dtype) {
     return c10::isReducedFloatingType(dtype) ? c10::kFloat : dtype;
   }
@@ -32,6 +37,10 @@ struct Sum {
 };
 
 struct Mean : Sum {
+  static bool launch_own(const char* name, const at::Tensor& result, const at::Tensor& self,
+                         Reduced reduced) {
+    return launch_channel_sums(name, result, self, reduced, /*mean=*/true);
+  }
   static void combine(const at::Tensor& parts, double reduced_elements, at::Tensor& to) {
     at::Tensor sum = at::empty(to.sizes(), parts.options());
     Sum::combine(parts, reduced_elements, sum);
@@ -72,6 +81,9 @@ struct InParts {
   static void launch(const char* name, const std::array<at::Tensor, 1>& outputs,
                      const at::Tensor& self, const Dims& dims, bool keepdim, const More&... more) {
     const Reduced reduced = reduced_dims(self, dims, keepdim);
+    if constexpr (requires { Reduction::launch_own; }) {
+      if (Reduction::launch_own(name, outputs[0], self, reduced)) return;
+    }
     if (const auto chunks = cut_reduced(self, reduced, kCost)) {
       launch_in_parts(name, Reduction{}, outputs[0], self, *chunks, reduced);
     } else {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 namespace loom::ops {
 namespace {
@@ -30,34 +31,110 @@ void for_channels(Grid& grid, ChannelLayout layout, Body body) {
   });
 }
 
-/// Two sums for each channel of rows that have an element of each: add(row, first, second) adds a
-/// row to sums in float, and a few such sums are added in double.
+/// `kSums` sums for each channel of rows that have an element of each, one after the other:
+/// add(row, rows, sums) adds rows to sums in float, and a few such sums are added in double.
+template <int kSums, class Add>
+std::vector<double> add_rows(Grid& grid, ChannelLayout layout, Add add) {
+  const std::int64_t sums_of_row = kSums * layout.channels;
+  const std::int64_t rows =
+      std::clamp<std::int64_t>(kElementsOfBlock / layout.channels, 16, kRowsOfBlock);
+  const std::int64_t blocks = (layout.outer + rows - 1) / rows;
+  std::vector<double> parts(static_cast<std::size_t>(blocks * sums_of_row));
+  grid.run(blocks, [&](std::int64_t block) {
+    double* const part = parts.data() + block * sums_of_row;
+    float* const sums = row_scratch(sums_of_row, 1);
+    const std::int64_t end = std::min(layout.outer, (block + 1) * rows);
+    for (std::int64_t row = block * rows; row < end; row += kRowsOfSum) {
+      std::fill_n(sums, sums_of_row, 0.0F);
+      add(row, std::min(kRowsOfSum, end - row), sums);
+      for (std::int64_t i = 0; i < sums_of_row; ++i) part[i] += sums[i];
+    }
+  });
+  std::vector<double> all(parts.begin(), parts.begin() + sums_of_row);
+  for (std::int64_t block = 1; block < blocks; ++block) {
+    const double* const part = parts.data() + block * sums_of_row;
+    for (std::int64_t i = 0; i < sums_of_row; ++i) all[static_cast<std::size_t>(i)] += part[i];
+  }
+  return all;
+}
+
+/// Two sums for each channel: add(row, first, second) adds one row.
 template <class Add>
 void add_rows(Grid& grid, ChannelLayout layout, std::vector<double>& first,
               std::vector<double>& second, Add add) {
   const std::int64_t channels = layout.channels;
-  const std::int64_t rows = std::clamp<std::int64_t>(kElementsOfBlock / channels, 16, kRowsOfBlock);
-  const std::int64_t blocks = (layout.outer + rows - 1) / rows;
-  std::vector<double> parts(static_cast<std::size_t>(2 * blocks * channels));
-  grid.run(blocks, [&](std::int64_t block) {
-    double* const part = parts.data() + 2 * block * channels;
-    float* const sums = row_scratch(2 * channels, 1);
-    const std::int64_t end = std::min(layout.outer, (block + 1) * rows);
-    for (std::int64_t row = block * rows; row < end;) {
-      std::fill_n(sums, 2 * channels, 0.0F);
-      for (const std::int64_t last = std::min(end, row + kRowsOfSum); row < last; ++row) {
-        add(row, sums, sums + channels);
-      }
-      for (std::int64_t i = 0; i < 2 * channels; ++i) part[i] += sums[i];
+  const auto both =
+      add_rows<2>(grid, layout, [&](std::int64_t row, std::int64_t rows, float* sums) {
+        for (std::int64_t i = 0; i < rows; ++i) add(row + i, sums, sums + channels);
+      });
+  first.assign(both.begin(), both.begin() + channels);
+  second.assign(both.begin() + channels, both.end());
+}
+
+// Rows that are a power of two apart are all in one set of the L1 cache, which has 8 ways.
+constexpr std::int64_t kRowsAtOnce = 8;
+
+std::vector<double> channel_sums(Grid& grid, const at::Tensor& input, ChannelLayout layout) {
+  const RowKernels& kernels = row_kernels(*row_element(input.scalar_type()));
+  if (layout.inner > 1) {
+    std::vector<double> sums(static_cast<std::size_t>(layout.channels));
+    for_channels(grid, layout, [&](std::int64_t channel) {
+      sums[static_cast<std::size_t>(channel)] =
+          kernels.sum(at_element(input, channel * layout.inner), layout.outer,
+                      layout.channels * layout.inner, layout.inner);
+    });
+    return sums;
+  }
+  return add_rows<1>(grid, layout, [&](std::int64_t row, std::int64_t rows, float* sums) {
+    for (std::int64_t i = 0; i < rows; i += kRowsAtOnce) {
+      kernels.add_rows(at_element(input, (row + i) * layout.channels),
+                       std::min(kRowsAtOnce, rows - i), layout.channels, sums, layout.channels);
     }
   });
-  first.assign(static_cast<std::size_t>(channels), 0);
-  second.assign(static_cast<std::size_t>(channels), 0);
-  const double* part = parts.data();
-  for (std::int64_t block = 0; block < blocks; ++block) {
-    for (double& sum : first) sum += *part++;
-    for (double& sum : second) sum += *part++;
+}
+
+template <class T>
+void store(const std::vector<double>& sums, double divisor, void* to) {
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    static_cast<T*>(to)[i] = static_cast<T>(static_cast<float>(sums[i] / divisor));
   }
+}
+
+// Below this a reduction is not worth a kernel of its own.
+constexpr std::int64_t kFewElements = 4096;
+constexpr std::int64_t kFewColumns = 16;
+
+std::optional<ChannelLayout> layout_of(const at::Tensor& self, Reduced reduced) {
+  ChannelLayout layout{1, 1, 1};
+  enum { kOuter, kChannels, kInner } part = kOuter;
+  const auto add = [&](std::int64_t dim) {
+    const std::int64_t size = self.size(dim);
+    if (size == 1) return true;
+    if (reduced.reduces(dim)) {
+      if (part == kChannels) part = kInner;
+      (part == kOuter ? layout.outer : layout.inner) *= size;
+      return true;
+    }
+    if (part == kInner) return false;
+    part = kChannels;
+    layout.channels *= size;
+    return true;
+  };
+  if (self.is_contiguous()) {
+    for (std::int64_t dim = 0; dim < self.dim(); ++dim) {
+      if (!add(dim)) return std::nullopt;
+    }
+  } else if (self.dim() == 4 && self.is_contiguous(c10::MemoryFormat::ChannelsLast)) {
+    for (const std::int64_t dim : {0, 2, 3, 1}) {
+      if (!add(dim)) return std::nullopt;
+    }
+  } else {
+    return std::nullopt;
+  }
+  if (layout.outer < 2 || layout.channels < 2) return std::nullopt;
+  const std::int64_t columns = layout.inner > 1 ? layout.inner : layout.channels;
+  if (columns < kFewColumns || layout.channels > kMaxRowColumns) return std::nullopt;
+  return layout;
 }
 
 }  // namespace
@@ -133,6 +210,25 @@ ChannelGradients channel_gradients(Grid& grid, const at::Tensor& grad, const at:
                                    sums, products, layout.channels);
            });
   return gradients;
+}
+
+bool launch_channel_sums(const char* name, const at::Tensor& result, const at::Tensor& self,
+                         Reduced reduced, bool mean) {
+  if (!row_element(self.scalar_type()) || self.scalar_type() != result.scalar_type() ||
+      self.numel() < kFewElements || !result.is_contiguous() || self.is_neg()) {
+    return false;
+  }
+  const auto layout = layout_of(self, reduced);
+  if (!layout) return false;
+  const auto kernel = [](Grid& grid, const TensorRef& to, const TensorRef& from,
+                         ChannelLayout channels, double divisor) {
+    const std::vector<double> sums = channel_sums(grid, from.alias(), channels);
+    const bool is_float = to.dtype() == c10::ScalarType::Float;
+    (is_float ? store<float> : store<c10::BFloat16>)(sums, divisor, to.data());
+  };
+  const double divisor = mean ? static_cast<double>(layout->count()) : 1.0;
+  launch(name, Custom{}, kernel, out(result), self, *layout, divisor);
+  return true;
 }
 
 }  // namespace loom::ops

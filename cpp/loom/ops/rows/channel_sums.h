@@ -2,9 +2,11 @@
 #pragma once
 
 // Sums over all samples and places of each channel, on all cores: what batch norm needs to know of
-// its input. The order of a sum follows from the shape alone. Thread: the worker's.
+// its input, and the gradients of biases. The order of a sum follows from the shape alone. Thread:
+// the worker's, but for launch_channel_sums().
 
 #include "loom/ops/launch.h"
+#include "loom/ops/reduce.h"
 
 #include <cstdint>
 #include <vector>
@@ -32,5 +34,11 @@ struct ChannelGradients {
                                                  const at::Tensor& input,
                                                  const std::vector<float>& mean,
                                                  ChannelLayout layout);
+
+/// Queues result = the sum or mean of `self` over all dimensions before and after those that are
+/// kept, if it is for these kernels: float32 or bfloat16, dense, of some size, and not the sums of
+/// rows. Thread: any.
+[[nodiscard]] bool launch_channel_sums(const char* name, const at::Tensor& result,
+                                       const at::Tensor& self, Reduced reduced, bool mean);
 
 }  // namespace loom::ops

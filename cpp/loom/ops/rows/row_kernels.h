@@ -63,6 +63,10 @@ struct RowKernels {
   void (*add_gradients)(const void* grad, const void* from, const float* means, float* sums,
                         float* products, std::int64_t columns);
 
+  /// Adds rows, `stride` elements apart, to the sums of their columns.
+  void (*add_rows)(const void* from, std::int64_t rows, std::int64_t stride, float* sums,
+                   std::int64_t columns);
+
   void (*to_float)(float* to, const void* from, std::int64_t count);
 
   /// The largest elements of a plane and their places in it; a NaN is larger than all. Scratch:

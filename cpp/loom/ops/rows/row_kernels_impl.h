@@ -248,6 +248,29 @@ void gradient_sums(const void* grad_row, const void* row, std::int64_t runs, std
 }
 
 template <class T>
+void add_rows(const void* row, std::int64_t rows, std::int64_t stride, float* sums,
+              std::int64_t columns) {
+  const T* from = static_cast<const T*>(row);
+  std::int64_t column = 0;
+  // Whole lines of several vectors of each row, none of which waits for another.
+  for (; column + kChains * kLanes <= columns; column += kChains * kLanes) {
+    Floats all_of[kChains];
+    for (int c = 0; c < kChains; ++c) all_of[c] = load(sums + column + c * kLanes);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const T* const at = from + r * stride + column;
+      for (int c = 0; c < kChains; ++c) all_of[c] += load(at + c * kLanes);
+    }
+    for (int c = 0; c < kChains; ++c) store(sums + column + c * kLanes, all_of[c]);
+  }
+  for (; column < columns; column += kLanes) {
+    const std::int64_t count = columns - column < kLanes ? columns - column : kLanes;
+    Floats sum = get(sums, column, count, 0);
+    for (std::int64_t r = 0; r < rows; ++r) sum += get(from + r * stride, column, count, 0);
+    put(sums, column, count, sum);
+  }
+}
+
+template <class T>
 void add_moments(const void* row, const float* shift, float* sums, float* squares,
                  std::int64_t columns) {
   const T* from = static_cast<const T*>(row);
@@ -388,6 +411,7 @@ constexpr RowKernels kernels_of() {
           gradient_sums<T>,
           add_moments<T>,
           add_gradients<T>,
+          add_rows<T>,
           to_float<T>,
           max_pool<T>,
           sizeof(T) == sizeof(float) ? adam : nullptr};
