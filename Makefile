@@ -26,7 +26,7 @@ help:
 	@echo "make install     build the wheel and install it into $(VENV)"
 	@echo "make lint        formatters, linters, type checks; make format mends what it can"
 	@echo "make tidy        clang-tidy on everything that is compiled (minutes)"
-	@echo "make sanitizers  C++ tests under AddressSanitizer, the core's under ThreadSanitizer"
+	@echo "make sanitizers  C++ tests and operators under AddressSanitizer, the core under ThreadSanitizer"
 	@echo "make bench       side-by-side speed of loom and cpu, eager and compiled (an hour;"
 	@echo "                 ARGS=--quick: minutes; ARGS=\"pointwise --sizes 1e5,1e6\": a part)"
 	@echo "make clean       remove what was built; make distclean: .venv too"
@@ -63,7 +63,7 @@ tidy: define := -C cmake.define.LOOM_BUILD_TESTS=ON
 tidy: $(DONE)/gtest $(DONE)/lint install
 	git ls-files '*.cpp' | grep -v '^examples/' | xargs -n 1 -P $(JOBS) clang-tidy -p $(BUILD) --quiet
 
-sanitizers: $(DONE)/gtest $(DONE)/tools $(DONE)/torch $(DONE)/xbyak
+sanitizers: $(DONE)/gtest $(DONE)/tools $(DONE)/torch $(DONE)/xbyak $(DONE)/test
 	cmake --workflow --preset asan
 	cmake --workflow --preset tsan
 
@@ -106,6 +106,14 @@ $(DONE)/xbyak: | $(DONE)/venv
 
 $(DONE)/lint: pyproject.toml | $(DONE)/torch
 	$(PIP) install --quiet clang-format clang-tidy codespell gersemi mypy pre-commit ruff
+	touch $@
+
+# What the tests import, where the wheel that names it is not installed.
+$(DONE)/test: pyproject.toml | $(DONE)/torch
+	$(PY) -c 'from pip._vendor import tomli; \
+	  project = tomli.load(open("pyproject.toml", "rb"))["project"]; \
+	  print(*project["optional-dependencies"]["test"], sep="\n")' > $@.txt
+	$(PIP) install --quiet -r $@.txt
 	touch $@
 
 $(DONE)/gtest: | $(DONE)/venv

@@ -32,6 +32,10 @@ if(LOOM_SANITIZER)
     loom_flags
     INTERFACE -fsanitize=${LOOM_SANITIZER} -fno-omit-frame-pointer -g1 -fno-sanitize-recover=all
   )
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # What the sanitizers put between statements hides from GCC what was initialised.
+    target_compile_options(loom_flags INTERFACE -Wno-maybe-uninitialized)
+  endif()
   if(LOOM_SANITIZER MATCHES "undefined")
     # libtorch hides the type information of classes that its headers show.
     target_compile_options(loom_flags INTERFACE -fno-sanitize=vptr)
