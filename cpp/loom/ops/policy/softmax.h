@@ -7,20 +7,18 @@
 #include "loom/ops/rows/softmax.h"
 #include "loom/ops/structured.h"
 
-#include <ATen/ops/_log_softmax_backward_data_cpu_dispatch.h>
-#include <ATen/ops/_log_softmax_cpu_dispatch.h>
 #include <c10/core/WrapDimMinimal.h>
 #include <c10/util/accumulate.h>
 
 namespace loom::ops {
 
+template <bool kLog>
 struct Softmax {
   static constexpr bool kProbesDtypes = true;
 
   template <auto kCpu>
   static void launch(const char* name, const std::array<at::Tensor, 1>& outputs,
                      const at::Tensor& self, std::int64_t dim, bool half_to_float) {
-    constexpr bool kLog = kCpu == &at::cpu::_log_softmax_outf;
     if (launch_row_softmax(name, kLog, outputs[0], self, dim)) return;
     const auto cut = [&](auto split, std::int64_t dim_of_block) {
       launch_cpu<kCpu>(name, split, outputs, self, dim_of_block, half_to_float);
@@ -32,7 +30,6 @@ struct Softmax {
   static void launch(const char* name, const std::array<at::Tensor, 1>& outputs,
                      const at::Tensor& grad, const at::Tensor& output, std::int64_t dim,
                      at::ScalarType input_dtype) {
-    constexpr bool kLog = kCpu == &at::cpu::_log_softmax_backward_data_outf;
     if (launch_row_softmax_gradient(name, kLog, outputs[0], grad, output, dim)) return;
     const auto cut = [&](auto split, std::int64_t dim_of_block) {
       launch_cpu<kCpu>(name, split, outputs, grad, output, dim_of_block, input_dtype);

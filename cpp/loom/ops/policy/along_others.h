@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// Policies of operators that work along one dimension (sorting, gathering, scattering), cut along
+// another one; and of triangles of matrices. Thread: any.
+
+#include "loom/ops/reduce.h"
+#include "loom/ops/structured.h"
+
+namespace loom::ops {
+
+/// kCost is that of one element.
+template <int kCost>
+struct AlongOthers {
+  // glu: (self, dim)
+  template <std::size_t kOutputs>
+  static Along split(const std::array<at::Tensor, kOutputs>&, const at::Tensor& self,
+                     std::int64_t dim) {
+    return along(self, dim, kOutputs);
+  }
+
+  // sort: (self, stable, dim, descending)
+  static Along split(const std::array<at::Tensor, 2>&, const at::Tensor& self, std::optional<bool>,
+                     std::int64_t dim, bool) {
+    return along(self, dim, 2);
+  }
+
+  // topk: (self, k, dim, largest, sorted)
+  static Along split(const std::array<at::Tensor, 2>&, const at::Tensor& self, std::int64_t,
+                     std::int64_t dim, bool, bool) {
+    return along(self, dim, 2);
+  }
+
+  // gather: (self, dim, index, ...); scatter: (self, dim, index, source or value, ...)
+  template <class... More>
+  static Along split(const std::array<at::Tensor, 1>& outputs, const at::Tensor& self,
+                     std::int64_t dim, const at::Tensor& index, const More&... more) {
+    if (index.dim() != self.dim()) return whole();
+    Along cut = along(outputs[0], dim, 1);
+    const std::int8_t other = cut.dims[0];
+    if (other == SlicePlan::kWhole) return cut;
+    // Where there are fewer indices than elements, the rest belongs to no block.
+    if (index.size(other) != outputs[0].size(other)) return whole();
+    cut.dims[1] = cut.dims[2] = other;
+    set_source(cut, other, more...);
+    return cut;
+  }
+
+ private:
+  static Along whole() {
+    Along cut;
+    cut.dims.fill(SlicePlan::kWhole);
+    return cut;
+  }
+  static Along along(const at::Tensor& self, std::int64_t dim, int outputs) {
+    return cut_kept(self, reduced_dim(self, dim, /*keepdim=*/true), outputs, kCost);
+  }
+
+  static void set_source(Along& cut, std::int8_t dim, const at::Tensor& source, const auto&...) {
+    cut.dims[3] = source.dim() == 0 ? SlicePlan::kWhole : dim;
+  }
+  static void set_source(Along&, std::int8_t, const auto&...) {}
+};
+
+/// tril, triu: a matrix is cut along its rows, where the diagonal is another one; several along the
+/// batch.
+struct Triangle {
+  static constexpr bool kProbesDtypes = true;
+
+  template <auto kCpu>
+  static void launch(const char* name, const std::array<at::Tensor, 1>& outputs,
+                     const at::Tensor& self, std::int64_t diagonal) {
+    if (self.dim() != 2) {
+      const auto items = static_cast<double>(std::max<std::int64_t>(self.size(0), 1));
+      const Along split{.cost = static_cast<double>(self.numel()) / items};
+      launch_cpu<kCpu>(name, split, outputs, self, diagonal);
+      return;
+    }
+    const auto kernel = [](Grid& grid, const TensorRef& to, const TensorRef& from,
+                           std::int64_t first) {
+      const std::int64_t rows = to.sizes()[0];
+      const std::int64_t block =
+          std::max<std::int64_t>(block_length(rows, static_cast<double>(to.sizes()[1])), 1);
+      grid.run((rows + block - 1) / block, [&](std::int64_t index) {
+        const std::int64_t begin = index * block, count = std::min(block, rows - begin);
+        at::Tensor result = to.alias_slice(0, begin, count);
+        const KeptForm form(result);
+        kCpu(from.alias_slice(0, begin, count), first + begin, result);
+        form.restore();
+      });
+    };
+    ops::launch(name, Custom{}, kernel, out(outputs[0]), self, diagonal);
+  }
+};
+
+}  // namespace loom::ops
