@@ -194,3 +194,12 @@ def test_sums_of_channels_are_as_near_as_on_cpu(shape, dims, last, function, dty
         torch.testing.assert_close(mine[~finite], theirs[~finite], equal_nan=True)
         bound = 1.5 * (theirs.double() - exact)[finite].abs().max() + 1e-9
         assert (mine.double() - exact)[finite].abs().max() <= bound
+
+
+@pytest.mark.parametrize("shape", [(70, 8, 16, 5), (130, 32, 1, 7), (66, 20, 9, 1)], ids=str)
+@pytest.mark.parametrize("dims", [0, (0, 1), (0, 2), (0, 3), (0, 2, 3), (0, 1, 3), (2, 3)], ids=str)
+def test_sums_of_channels_last(dims, shape):
+    x = numbers(*shape).contiguous(memory_format=torch.channels_last)
+    for function in (torch.sum, torch.mean):
+        for keepdim in (False, True):
+            agrees(lambda t, f=function, k=keepdim: f(t, dims, keepdim=k), x)

@@ -118,6 +118,9 @@ Attention attention(const at::Tensor& query, const at::Tensor& key, const at::Te
       "scaled_dot_product_attention: expected queries, keys and values with as many elements"
       " each, got ",
       query.size(3), ", ", key.size(3), " and ", value.size(3));
+  TORCH_CHECK(key.size(2) == value.size(2),
+              "scaled_dot_product_attention: expected as many values as keys, got ", value.size(2),
+              " and ", key.size(2));
   // Results are laid out as PyTorch's meta function says; ATen's kernels work on [batch, position,
   // head, element].
   const at::Tensor output = ops::empty_like(query);
@@ -171,10 +174,12 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> attention_backward(
   const at::Tensor to_key = ops::empty_like(key);
   const at::Tensor to_value = ops::empty_like(value);
   constexpr auto kName = "_scaled_dot_product_fused_attention_overrideable_backward";
-  if (suits_flash_attention_backward({to_query, to_key, to_value, grad, output}, query, key, value,
-                                     log_sum, mask)) {
+  // A gradient that was expanded, as sum() makes them.
+  const at::Tensor dense_grad = suits_flash_attention(grad) ? grad : grad.contiguous();
+  if (suits_flash_attention_backward({to_query, to_key, to_value, dense_grad, output}, query, key,
+                                     value, log_sum, mask)) {
     launch(kName, Custom{}, flash_attention_backward, out(to_query), out(to_key), out(to_value),
-           grad, query, key, value, output, log_sum, mask, causal, factor(query, scale));
+           dense_grad, query, key, value, output, log_sum, mask, causal, factor(query, scale));
     return {to_query, to_key, to_value, at::Tensor()};
   }
   Along split = cut<9>(query, key, mask, {2, 2, 2, 2, 2, 2, 2, 2, 2});

@@ -14,7 +14,7 @@
 namespace loom::ops {
 
 /// True if the kernels below take the operands, and beat ATen's: float32 or bfloat16 with dense
-/// elements of which there are at most 256, and no single queries. Results are asked about, too.
+/// elements of which there are at most 256, and more than a few queries.
 [[nodiscard]] bool suits_flash_attention(const at::Tensor& query, const at::Tensor& key,
                                          const at::Tensor& value, const at::Tensor& mask);
 

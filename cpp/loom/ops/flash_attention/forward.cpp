@@ -16,10 +16,10 @@ constexpr std::int64_t kQueries = 4 * kTile;
 // So many items are enough blocks, without cutting their queries.
 constexpr std::int64_t kManyItems = 16;
 // Packed keys and values of one item, in elements.
-constexpr std::int64_t kMaxPacked = 4 << 20;
+constexpr std::int64_t kMaxPacked = 2 << 20;
 constexpr std::int64_t kMaxElements = 256;
-// ATen's kernel reads keys and values of few queries as they lie.
-constexpr std::int64_t kFewestQueries = 16;
+// ATen's kernel reads keys and values of few queries as they lie: fast in float32.
+constexpr std::int64_t kFewestQueries = 16, kFewestFloatQueries = 48;
 
 thread_local Scratch t_keys, t_values, t_tail, t_scores, t_weights, t_results, t_rows;
 
@@ -197,8 +197,14 @@ bool suits_flash_attention(const at::Tensor& query, const at::Tensor& key, const
       return false;
     }
   }
-  return query.size(2) >= kFewestQueries && query.size(3) <= kMaxElements &&
-         key.size(2) * key.size(3) <= kMaxPacked && suits_mask(mask, query, key);
+  for (const std::int64_t dim : {0, 1, 3}) {
+    if (key.size(dim) != query.size(dim)) return false;
+  }
+  const std::int64_t fewest =
+      query.scalar_type() == at::kFloat ? kFewestFloatQueries : kFewestQueries;
+  return key.sizes() == value.sizes() && key.size(2) > 0 && query.size(2) >= fewest &&
+         query.size(3) <= kMaxElements && key.size(2) * key.size(3) <= kMaxPacked &&
+         suits_mask(mask, query, key);
 }
 
 void flash_attention(Grid& grid, const TensorRef& output, const TensorRef& log_sum,

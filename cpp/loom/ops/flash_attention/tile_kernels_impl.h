@@ -18,6 +18,17 @@ LOOM_ROW_INLINE Floats lane_numbers() {
   return load(lanes);
 }
 
+/// A product as it is rounded, not contracted with what is added to it: scores may be so large that
+/// they differ from their maximum only by that.
+LOOM_ROW_INLINE Floats rounded(Floats product) {
+#if defined(__x86_64__)
+  asm("" : "+x"(product));
+#elif defined(__aarch64__)
+  asm("" : "+w"(product));
+#endif
+  return product;
+}
+
 /// The lanes before `count`; others are `rest`.
 LOOM_ROW_INLINE Floats first_lanes(Floats value, std::int64_t count, float rest) {
   return count == kLanes ? value : (lane_numbers() < static_cast<float>(count) ? value : all(rest));
@@ -38,7 +49,7 @@ void softmax_tile(const SoftmaxTile& t) {
     if (mask != nullptr) {
       for_vectors(
           visible, LOOM_EACH {
-            const Floats sum = load(scores + i) * scale + get(mask, i, count, 0);
+            const Floats sum = rounded(load(scores + i) * scale) + get(mask, i, count, 0);
             store(scores + i, sum);
             most[chain] = larger(first_lanes(sum, count, -kInfinity), most[chain]);
           });
@@ -57,7 +68,7 @@ void softmax_tile(const SoftmaxTile& t) {
     Sum sum;
     for_vectors(
         visible, LOOM_EACH {
-          const Floats value = load(scores + i) * factor_of_scores - reference;
+          const Floats value = rounded(load(scores + i) * factor_of_scores) - reference;
           const Floats weight = exponential(first_lanes(value, count, -kInfinity));
           sum.chains[chain] += weight;
           store(weights + i, weight);
@@ -131,9 +142,10 @@ void tile_weights(const GradientTile& t) {
     const Floats hidden = all(static_cast<float>(t.hidden + row));
     for (std::int64_t j = 0; j < t.columns; j += kLanes) {
       float* const at = t.scores + row * kTile + j;
-      Floats score = load(at) * scale;
+      Floats score = rounded(load(at) * scale);
       if (t.mask != nullptr) score += load(t.mask + row * kTile + j);
-      Floats weight = exponential(score - load(t.log_sums + j));
+      // A product of another order of sums may be larger than their logarithm.
+      Floats weight = exponential(smaller(all(88), score - load(t.log_sums + j)));
       if (t.causal) weight = numbers + static_cast<float>(j) >= hidden ? weight : Floats{};
       store(at, weight);
       if constexpr (sizeof(T) != sizeof(float)) store(weights + row * kTile + j, weight);

@@ -103,10 +103,13 @@ void store(const std::vector<double>& sums, double divisor, void* to) {
 // Below this a reduction is not worth a kernel of its own.
 constexpr std::int64_t kFewElements = 4096;
 constexpr std::int64_t kFewColumns = 16;
+// Few long rows are cut along their columns, by ATen's kernel.
+constexpr std::int64_t kFewRows = 64;
 
 std::optional<ChannelLayout> layout_of(const at::Tensor& self, Reduced reduced) {
   ChannelLayout layout{1, 1, 1};
   enum { kOuter, kChannels, kInner } part = kOuter;
+  std::int64_t kept = -1;
   const auto add = [&](std::int64_t dim) {
     const std::int64_t size = self.size(dim);
     if (size == 1) return true;
@@ -115,7 +118,9 @@ std::optional<ChannelLayout> layout_of(const at::Tensor& self, Reduced reduced) 
       (part == kOuter ? layout.outer : layout.inner) *= size;
       return true;
     }
-    if (part == kInner) return false;
+    // The result is contiguous: what is kept is in the order of its dimensions in memory, too.
+    if (part == kInner || dim < kept) return false;
+    kept = dim;
     part = kChannels;
     layout.channels *= size;
     return true;
@@ -134,6 +139,7 @@ std::optional<ChannelLayout> layout_of(const at::Tensor& self, Reduced reduced) 
   if (layout.outer < 2 || layout.channels < 2) return std::nullopt;
   const std::int64_t columns = layout.inner > 1 ? layout.inner : layout.channels;
   if (columns < kFewColumns || layout.channels > kMaxRowColumns) return std::nullopt;
+  if (layout.inner == 1 && layout.outer < kFewRows) return std::nullopt;
   return layout;
 }
 
