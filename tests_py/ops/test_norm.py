@@ -228,3 +228,20 @@ def test_batch_norm_statistics_are_as_exact_as_in_float64(kind, memory_format):
     actual = torch.native_batch_norm(x.to("loom"), None, None, None, None, True, 0.1, 1e-5)
     for mine, exact in zip(actual, expected, strict=True):
         torch.testing.assert_close(mine.cpu().double(), exact, rtol=2e-5, atol=2e-5)
+
+
+def test_batch_norm_keeps_its_factors_until_they_are_recorded(check):
+    """Nothing that has been freed is read: malloc fills it with rubbish here."""
+    check(
+        """
+        import torch
+        norm = torch.nn.BatchNorm2d(5).to("loom")
+        for training in (False, True):
+            x = torch.randn(2, 5, 8, 8, device="loom", requires_grad=True)
+            result = norm.train(training)(x)
+        result.sum().backward()
+        torch.accelerator.synchronize()
+        """,
+        MALLOC_PERTURB_="165",
+        GLIBC_TUNABLES="glibc.malloc.tcache_count=0",
+    )

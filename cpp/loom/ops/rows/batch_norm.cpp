@@ -78,10 +78,11 @@ void write(const at::Tensor& vector, std::int64_t index, double value) {
 /// input * factors[0] + factors[1], for each channel.
 bool record_affine(const at::Tensor& output, const at::Tensor& input, const at::Tensor& factors) {
   FusedOperator f("native_batch_norm", input.scalar_type());
+  // What is loaded has to live until it is recorded.
+  const at::Tensor scale = channel_row(factors, 0, input.dim());
+  const at::Tensor shift = channel_row(factors, 1, input.dim());
   const Node x = f.load(input);
-  const Node scale = f.load_as_is(channel_row(factors, 0, input.dim()));
-  const Node shift = f.load_as_is(channel_row(factors, 1, input.dim()));
-  f.store(f.apply(Op::kMulAdd, x, scale, shift), output);
+  f.store(f.apply(Op::kMulAdd, x, f.load_as_is(scale), f.load_as_is(shift)), output);
   return f.record(output.device());
 }
 
@@ -89,9 +90,11 @@ bool record_affine(const at::Tensor& output, const at::Tensor& input, const at::
 bool record_gradient(const at::Tensor& to, const at::Tensor& grad, const at::Tensor& input,
                      const at::Tensor& factors) {
   FusedOperator f("native_batch_norm_backward", input.scalar_type());
-  const auto factor = [&](std::int64_t index) {
-    return f.load_as_is(channel_row(factors, index, input.dim()));
-  };
+  std::array<at::Tensor, 4> rows;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    rows[i] = channel_row(factors, static_cast<std::int64_t>(i), input.dim());
+  }
+  const auto factor = [&](std::size_t index) { return f.load_as_is(rows[index]); };
   const Node g = f.load(grad), x = f.load(input);
   const Node from_grad = f.mul(f.sub(g, factor(2)), factor(0));
   f.store(f.apply(Op::kMulAdd, f.sub(x, factor(3)), factor(1), from_grad), to);
