@@ -84,26 +84,24 @@ LOOM_ISA_CLONES void transform_products(const float* products, std::int64_t step
   }
 }
 
-// G g G': taps[tap * count + i] to points[point * step + i].
+// G g G': taps[tap * count + i] to points[point * step + i]. Requires: `count` is at least kLanes.
 LOOM_ISA_CLONES void transform_weights(const float* taps, std::int64_t count, float* points,
                                        std::int64_t step) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    float rows[4][3];
+  for (std::int64_t begin = 0; begin < count; begin += kLanes) {
+    const std::int64_t i = std::min(begin, count - kLanes);
+    Lanes g[kTaps], rows[4][3];
+    for (std::int64_t tap = 0; tap < kTaps; ++tap) std::memcpy(&g[tap], taps + tap * count + i, 64);
     for (int x = 0; x < 3; ++x) {
-      const float a = taps[x * count + i], b = taps[(3 + x) * count + i],
-                  c = taps[(6 + x) * count + i];
+      const Lanes a = g[x], b = g[3 + x], c = g[6 + x];
       rows[0][x] = a;
       rows[1][x] = (a + c + b) * 0.5F;
       rows[2][x] = (a + c - b) * 0.5F;
       rows[3][x] = c;
     }
     for (int y = 0; y < 4; ++y) {
-      const float a = rows[y][0], b = rows[y][1], c = rows[y][2];
-      float* to = points + 4 * y * step + i;
-      to[0] = a;
-      to[step] = (a + c + b) * 0.5F;
-      to[2 * step] = (a + c - b) * 0.5F;
-      to[3 * step] = c;
+      const Lanes a = rows[y][0], b = rows[y][1], c = rows[y][2];
+      const Lanes made[4] = {a, (a + c + b) * 0.5F, (a + c - b) * 0.5F, c};
+      for (int x = 0; x < 4; ++x) std::memcpy(points + (4 * y + x) * step + i, &made[x], 64);
     }
   }
 }

@@ -59,23 +59,23 @@ LOOM_ISA_CLONES void transform_pixels(const float* pixels, float* points, std::i
   }
 }
 
-// G' m G: sums[point * step + i] to taps[tap * count + i].
+// G' m G: sums[point * step + i] to taps[tap * count + i]. Requires: `count` is at least kLanes.
 LOOM_ISA_CLONES void transform_sums(const float* sums, std::int64_t step, std::int64_t count,
                                     float* taps) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    float rows[3][4];
+  for (std::int64_t begin = 0; begin < count; begin += kLanes) {
+    const std::int64_t i = std::min(begin, count - kLanes);
+    Lanes m[kPoints], rows[3][4];
+    for (std::int64_t p = 0; p < kPoints; ++p) std::memcpy(&m[p], sums + p * step + i, 64);
     for (int x = 0; x < 4; ++x) {
-      const float a = sums[x * step + i], b = sums[(4 + x) * step + i];
-      const float c = sums[(8 + x) * step + i], d = sums[(12 + x) * step + i];
+      const Lanes a = m[x], b = m[4 + x], c = m[8 + x], d = m[12 + x];
       rows[0][x] = a + (b + c) * 0.5F;
       rows[1][x] = (b - c) * 0.5F;
       rows[2][x] = (b + c) * 0.5F + d;
     }
     for (int y = 0; y < 3; ++y) {
-      const float a = rows[y][0], b = rows[y][1], c = rows[y][2], d = rows[y][3];
-      taps[(3 * y) * count + i] = a + (b + c) * 0.5F;
-      taps[(3 * y + 1) * count + i] = (b - c) * 0.5F;
-      taps[(3 * y + 2) * count + i] = (b + c) * 0.5F + d;
+      const Lanes a = rows[y][0], b = rows[y][1], c = rows[y][2], d = rows[y][3];
+      const Lanes made[3] = {a + (b + c) * 0.5F, (b - c) * 0.5F, (b + c) * 0.5F + d};
+      for (int x = 0; x < 3; ++x) std::memcpy(taps + (3 * y + x) * count + i, &made[x], 64);
     }
   }
 }
