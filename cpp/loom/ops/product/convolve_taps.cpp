@@ -106,54 +106,92 @@ std::int64_t width_of_block(std::int64_t channels) {
   return channels >= kManyChannels ? kPanel : kPanel / 2;
 }
 
-/// One side of a convolution's pixels from the other's: `taps` products for each block of channels.
-/// pack(first, depth, channels, to) puts weights of some channels that are read and of a block's
-/// into to[(channel read * taps + tap) * kPanel + channel].
+/// Neighbouring rows of the weights, and a piece of each.
+struct WeightPart {
+  const float* data;
+  std::int64_t rows, length;
+};
+
+/// One side of a convolution's pixels from the other's: for each block of channels that are made, a
+/// product for each tap and run.
 struct TapProducts {
   const std::vector<Runs>& runs;
-  std::int64_t images, read, made;  ///< of images; channels that are read, and made
-  std::int64_t plane;               ///< pixels that are made
-  bool turned;                      ///< the images are made, from the result's side
-  const float* bias;
+  const Windows& windows;
+  std::int64_t filters;
+  bool turned;  ///< the images are made, from the result's side
+  const float *weights, *bias;
   float* to;
 
-  template <class Pack>
-  void run(Grid& grid, const PixelRows& rows, Pack&& pack) const {
+  void run(Grid& grid, const PixelRows& rows) const {
+    const std::int64_t made = turned ? windows.channels : filters;
     const Blocks blocks(made, width_of_block(made));
-    const auto taps = static_cast<std::int64_t>(runs.size());
-    grid.run(blocks.count(), [&](std::int64_t index) {
-      const Blocks::Range range = blocks[index];
-      const std::int64_t width = range.count();
-      float* sums = t_sums.get<float>(plane * images * kPanel);
-      float* panel = t_turned.get<float>(kDepth * taps * kPanel);
-      begin(sums, range);
-      for (std::int64_t k = 0; k < read; k += kDepth) {
-        const std::int64_t depth = std::min(kDepth, read - k);
-        pack(k, depth, range, panel);
-        for (std::int64_t tap = 0; tap < taps; ++tap) {
-          for (const Run& run : runs[static_cast<std::size_t>(tap)]) {
-            const std::int64_t from = turned ? run.result : run.image;
-            const std::int64_t at = turned ? run.image : run.result;
-            multiply_rows(
-                {rows.data + from * images * rows.ld + k, run.count * images, depth, rows.ld, 1},
-                {panel + tap * kPanel, depth, width, taps * kPanel, 1}, sums + at * images * kPanel,
-                kPanel, true);
-          }
-        }
-      }
-      for (std::int64_t image = 0; image < images; ++image) {
-        transpose(plane, width, sums + image * kPanel, images * kPanel,
-                  to + (image * made + range.first) * plane, plane);
-      }
-    });
+    grid.run(blocks.count(), [&](std::int64_t index) { run_block(rows, made, blocks[index]); });
   }
 
  private:
-  void begin(float* sums, Blocks::Range range) const {
-    std::fill_n(sums, plane * images * kPanel, 0.F);
+  void run_block(const PixelRows& rows, std::int64_t made, Blocks::Range range) const {
+    const std::int64_t images = windows.images, taps = windows.taps();
+    const std::int64_t read = turned ? filters : windows.channels;
+    const std::int64_t plane = turned ? windows.plane() : windows.result_plane();
+    float* sums = t_sums.get<float>(plane * images * kPanel);
+    float* panel = t_turned.get<float>(kDepth * taps * kPanel);
+    begin(sums, plane * images, range);
+    for (std::int64_t k = 0; k < read; k += kDepth) {
+      const std::int64_t depth = std::min(kDepth, read - k);
+      pack(part(k, depth, range), panel);
+      const WeightPart next = part(k + depth, std::min(kDepth, read - k - depth), range);
+      for (std::int64_t tap = 0; tap < taps; ++tap) {
+        prefetch(next, tap);
+        for (const Run& run : runs[static_cast<std::size_t>(tap)]) {
+          const std::int64_t from = turned ? run.result : run.image;
+          const std::int64_t at = turned ? run.image : run.result;
+          multiply_rows(
+              {rows.data + from * images * rows.ld + k, run.count * images, depth, rows.ld, 1},
+              {panel + tap * kPanel, depth, range.count(), taps * kPanel, 1},
+              sums + at * images * kPanel, kPanel, true);
+        }
+      }
+    }
+    for (std::int64_t image = 0; image < images; ++image) {
+      transpose(plane, range.count(), sums + image * kPanel, images * kPanel,
+                to + (image * made + range.first) * plane, plane);
+    }
+  }
+
+  void begin(float* sums, std::int64_t rows, Blocks::Range range) const {
+    std::fill_n(sums, rows * kPanel, 0.F);
     if (bias == nullptr) return;
-    for (std::int64_t row = 0; row < plane * images; ++row) {
+    for (std::int64_t row = 0; row < rows; ++row) {
       std::copy_n(bias + range.first, range.count(), sums + row * kPanel);
+    }
+  }
+
+  /// The weights of some channels that are read, and of a block's.
+  [[nodiscard]] WeightPart part(std::int64_t first, std::int64_t depth, Blocks::Range range) const {
+    const std::int64_t row = turned ? first : range.first, rows = turned ? depth : range.count();
+    const std::int64_t column = turned ? range.first : first;
+    const std::int64_t columns = turned ? range.count() : depth;
+    return {weights + (row * windows.channels + column) * windows.taps(), rows,
+            columns * windows.taps()};
+  }
+
+  /// to[(channel that is read * taps + tap) * kPanel + channel that is made].
+  void pack(const WeightPart& part, float* panel) const {
+    const std::int64_t taps = windows.taps();
+    if (!turned) return transpose(part.rows, part.length, part.data, windows.rows(), panel, kPanel);
+    for (std::int64_t f = 0; f < part.rows; ++f) {
+      transpose(part.length / taps, taps, part.data + f * windows.rows(), taps,
+                panel + f * taps * kPanel, kPanel);
+    }
+  }
+
+  /// A share of the weights that are packed next. They are not in the cache, and the pieces are too
+  /// far from each other for the processor to guess them.
+  void prefetch(const WeightPart& part, std::int64_t tap) const {
+    const std::int64_t taps = windows.taps();
+    for (std::int64_t row = part.rows * tap / taps; row < part.rows * (tap + 1) / taps; ++row) {
+      const float* data = part.data + row * windows.rows();
+      for (std::int64_t at = 0; at < part.length; at += kLine) __builtin_prefetch(data + at, 0, 2);
     }
   }
 };
@@ -170,39 +208,27 @@ bool suits_taps(const Windows& windows, std::int64_t filters) {
 
 void convolve_taps(Grid& grid, const TensorRef& result, const TensorRef& images,
                    const TensorRef& weights, const TensorRef& bias, const Windows& windows) {
-  const std::int64_t filters = weights.sizes()[0], inner = windows.rows(), taps = windows.taps();
   const PixelRows rows =
       pixel_rows(grid, elements(images), windows.images, windows.channels, windows.plane(), t_rows);
   const std::vector<Runs> runs = runs_of(windows);
-  const TapProducts products{runs,           windows.images,         windows.channels,
-                             filters,        windows.result_plane(), false,
-                             elements(bias), to_elements(result)};
-  products.run(grid, rows,
-               [from = elements(weights), inner, taps](std::int64_t first, std::int64_t depth,
-                                                       Blocks::Range filter, float* to) {
-                 transpose(filter.count(), depth * taps, from + filter.first * inner + first * taps,
-                           inner, to, kPanel);
-               });
+  TapProducts{runs,
+              windows,
+              weights.sizes()[0],
+              false,
+              elements(weights),
+              elements(bias),
+              to_elements(result)}
+      .run(grid, rows);
 }
 
 void taps_image_gradient(Grid& grid, const TensorRef& result, const TensorRef& gradient,
                          const TensorRef& weights, const Windows& windows) {
-  const std::int64_t filters = weights.sizes()[0], inner = windows.rows(), taps = windows.taps();
+  const std::int64_t filters = weights.sizes()[0];
   const PixelRows rows =
       pixel_rows(grid, elements(gradient), windows.images, filters, windows.result_plane(), t_rows);
   const std::vector<Runs> runs = runs_of(windows);
-  const TapProducts products{
-      runs,    windows.images,     filters, windows.channels, windows.plane(), true,
-      nullptr, to_elements(result)};
-  products.run(grid, rows,
-               [from = elements(weights), inner, taps](std::int64_t first, std::int64_t depth,
-                                                       Blocks::Range channel, float* to) {
-                 for (std::int64_t f = 0; f < depth; ++f) {
-                   transpose(channel.count(), taps,
-                             from + (first + f) * inner + channel.first * taps, taps,
-                             to + f * taps * kPanel, kPanel);
-                 }
-               });
+  TapProducts{runs, windows, filters, true, elements(weights), nullptr, to_elements(result)}.run(
+      grid, rows);
 }
 
 // A block has some filters, and makes turned weights of some channels at a time.
