@@ -153,7 +153,8 @@ import hashlib, torch
 F = torch.nn.functional
 torch.manual_seed(3)
 digest = hashlib.sha256()
-for batch, channels, size in ((1, 70, 2), (8, 70, 2), (5, 600, 4), (3, 40, 7), (4, 20, 30), (1, 16, 33)):
+shapes = (1, 70, 2), (8, 70, 2), (5, 600, 4), (3, 40, 7), (4, 20, 30), (1, 16, 33)
+for batch, channels, size in shapes:
     x, w = torch.randn(batch, channels, size, size), torch.randn(80, channels, 3, 3)
     x, w = x.to("loom").requires_grad_(), w.to("loom").requires_grad_()
     y = F.conv2d(x, w, padding=1)
