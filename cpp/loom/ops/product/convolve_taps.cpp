@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/product/convolve_taps.h"
 
+#include "loom/ops/movement/transpose_tile.h"
 #include "loom/ops/product/convolve_parts.h"
 #include "loom/ops/product/multiply.h"
 
@@ -21,6 +22,8 @@ constexpr std::int64_t kDepth = 64;
 constexpr std::int64_t kGradientDepth = 128;
 // Result channels of a block: a panel, or half of one if there are few.
 constexpr std::int64_t kManyChannels = 512;
+// Gradients of so many weights are written past the caches: nobody reads them soon.
+constexpr std::int64_t kStreamed = 256 * 1024;
 // A cache line more, so that rows do not all begin in the same set of the cache.
 constexpr std::int64_t kLine = 16;
 
@@ -196,6 +199,21 @@ struct TapProducts {
   }
 };
 
+// to[j * ld + i] = from[i * kPanel + j]. `streaming`: past the caches, all rows being whole lines.
+void put_turned(const float* from, std::int64_t count, std::int64_t rows, float* to,
+                std::int64_t ld, bool streaming) {
+  if (!streaming) return transpose(count, rows, from, kPanel, to, ld);
+  const std::int64_t turned_ld = count + kLine;
+  float* turned = t_sums.get<float>(kPanel * turned_ld);
+  transpose(count, rows, from, kPanel, turned, turned_ld);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    stream_lines(reinterpret_cast<std::byte*>(to + row * ld),
+                 reinterpret_cast<const std::byte*>(turned + row * turned_ld),
+                 static_cast<std::size_t>(count) * sizeof(float));
+  }
+  end_streaming();
+}
+
 }  // namespace
 
 bool suits_taps(const Windows& windows, std::int64_t filters) {
@@ -242,6 +260,8 @@ void taps_weight_gradient(Grid& grid, const TensorRef& result, const TensorRef& 
       pixel_rows(grid, elements(gradient), count, filters, windows.result_plane(), t_others);
   const std::vector<Runs> runs = runs_of(windows);
   const Blocks blocks(filters, width_of_block(filters));
+  const bool streaming = filters * inner >= kStreamed && inner % 16 == 0 &&
+                         reinterpret_cast<std::uintptr_t>(result.data()) % 64 == 0;
   grid.run(blocks.count(), [&](std::int64_t index) {
     const auto [first, last] = blocks[index];
     float* made = t_turned.get<float>(kGradientDepth * taps * kPanel);
@@ -262,8 +282,8 @@ void taps_weight_gradient(Grid& grid, const TensorRef& result, const TensorRef& 
           std::fill_n(made + (i * taps + tap) * kPanel, kPanel, 0.F);
         }
       }
-      transpose(depth * taps, last - first, made, kPanel,
-                to_elements(result) + first * inner + c * taps, inner);
+      put_turned(made, depth * taps, last - first, to_elements(result) + first * inner + c * taps,
+                 inner, streaming);
     }
   });
 }
