@@ -61,6 +61,9 @@ SHAPES = {
     "a panel's pixels of several images": ((9, 20, 11, 11), (70, 20, 3, 3)),
     "more rows than a panel has room for": ((3, 300, 5, 5), (40, 300, 3, 3)),
     "few pixels": ((8, 130, 2, 2), (140, 130, 3, 3)),
+    "tap by tap": ((5, 40, 4, 3), (50, 40, 3, 3)),
+    "tap by tap, of which some see nothing": ((4, 32, 2, 2), (600, 32, 5, 5)),
+    "tap by tap, more than a block has room for": ((6, 150, 2, 3), (33, 150, 3, 3)),
     "one pixel": ((1, 65, 1, 1), (33, 65, 3, 3)),
     "five pixels": ((5, 65, 1, 1), (33, 65, 3, 3)),
     "many filters": ((2, 20, 6, 6), (1100, 20, 3, 3)),
@@ -150,7 +153,8 @@ import hashlib, torch
 F = torch.nn.functional
 torch.manual_seed(3)
 digest = hashlib.sha256()
-for batch, channels, size in ((1, 70, 2), (8, 70, 2), (3, 40, 7), (4, 20, 30), (1, 16, 33)):
+shapes = (1, 70, 2), (8, 70, 2), (5, 600, 4), (3, 40, 7), (4, 20, 30), (1, 16, 33)
+for batch, channels, size in shapes:
     x, w = torch.randn(batch, channels, size, size), torch.randn(80, channels, 3, 3)
     x, w = x.to("loom").requires_grad_(), w.to("loom").requires_grad_()
     y = F.conv2d(x, w, padding=1)

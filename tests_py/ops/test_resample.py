@@ -79,3 +79,12 @@ def test_what_is_not_a_number_stays_where_it_is():
     for mode in ("nearest", "bilinear"):
         mine = interpolate(x.to("loom"), scale_factor=2, mode=mode).cpu()
         torch.testing.assert_close(mine, interpolate(x, scale_factor=2, mode=mode), equal_nan=True)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "bilinear"])
+@pytest.mark.parametrize("factor", [0.4, 2, 2.7])
+def test_a_gradient_that_is_a_part_of_a_concatenations(mode, factor):
+    torch.manual_seed(0)
+    x = torch.randn(3, 4, 9, 13)
+    larger = torch.randn(interpolate(x, scale_factor=factor, mode=mode).repeat(1, 2, 1, 1).shape)
+    same_on_both(x, larger[:, 4:], scale_factor=factor, mode=mode)

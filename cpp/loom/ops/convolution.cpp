@@ -71,14 +71,21 @@ Along along(const ConvolutionCut& cut, bool transposed) {
   return {.dims = {1, kWhole, filters, 0}, .block = cut.block};
 }
 
-// Runs on a core. In channels_last the kernel's result is made where it belongs: oneDNN writes what
-// it allocates first.
+/// How many tensors of the result's size oneDNN makes before it, in the order of its own: none in
+/// channels_last, else those of the result and perhaps of the input.
+int made_before(const at::Tensor& to, const at::Tensor& input, bool channels_last) {
+  if (channels_last) return 0;
+  return input.numel() == to.numel() ? 2 : 1;
+}
+
+// Runs on a core. The kernel's result is made where it belongs, if its allocation is recognised.
 void convolve_to(const at::Tensor& to, const at::Tensor& input, const at::Tensor& weight,
                  const at::Tensor& bias, const Parameters& p) {
-  const bool channels_last = at::native::mkldnn_conv_use_channels_last(input, weight) &&
-                             to.is_contiguous(to.suggest_memory_format());
-  PlacedAllocation placed(channels_last ? to.mutable_data_ptr() : nullptr,
-                          channels_last ? to.nbytes() : 0);
+  const bool channels_last = at::native::mkldnn_conv_use_channels_last(input, weight);
+  const bool dense =
+      to.is_contiguous(channels_last ? to.suggest_memory_format() : c10::MemoryFormat::Contiguous);
+  PlacedAllocation placed(dense ? to.mutable_data_ptr() : nullptr, dense ? to.nbytes() : 0,
+                          made_before(to, input, channels_last));
   const at::Tensor made = convolve(input, weight, bias, p);
   if (made.const_data_ptr() != to.const_data_ptr() || made.strides() != to.strides()) {
     to.copy_(made);

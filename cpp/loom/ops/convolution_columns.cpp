@@ -2,6 +2,7 @@
 #include "loom/ops/convolution_columns.h"
 
 #include "loom/ops/product/convolve.h"
+#include "loom/ops/product/convolve_taps.h"
 #include "loom/ops/product/multiply.h"
 #include "loom/ops/product/winograd.h"
 
@@ -56,6 +57,10 @@ bool convolve_as_columns(const at::Tensor& output, const at::Tensor& input,
     launch("convolution", Custom{}, convolve_winograd, out(output), input, weight, bias, windows);
     return true;
   }
+  if (suits_taps(windows, weight.size(0))) {
+    launch("convolution", Custom{}, convolve_taps, out(output), input, weight, bias, windows);
+    return true;
+  }
   if (!suits_forward(windows)) return false;
   launch("convolution", Custom{}, convolve_columns, out(output), input, weight, bias, windows);
   return true;
@@ -73,21 +78,24 @@ ColumnGradients convolve_backward_as_columns(const at::Tensor& input_gradient,
   const Windows windows = windows_of(input, weight, grad, steps);
   const bool wants_input = input_gradient.defined() && is_plain_image(input_gradient);
   const Windows turned = turned_windows(windows, weight.size(0));
+  const bool by_taps = suits_taps(windows, weight.size(0));
   if (wants_input && suits_winograd(turned, weight.size(1))) {
     launch("convolution_backward", Custom{}, convolve_winograd_turned, out(input_gradient), grad,
            weight, turned);
     made.input = true;
-  } else if (wants_input && suits_image_gradient(windows)) {
-    launch("convolution_backward", Custom{}, convolve_image_gradient, out(input_gradient), grad,
+  } else if (wants_input && (by_taps || suits_image_gradient(windows))) {
+    launch("convolution_backward", Custom{},
+           by_taps ? taps_image_gradient : convolve_image_gradient, out(input_gradient), grad,
            weight, windows);
     made.input = true;
   }
   const bool wants_weight = weight_gradient.defined() && is_plain_image(weight_gradient);
   const bool by_tiles = suits_winograd(windows, weight.size(0));
-  if (wants_weight && (by_tiles || suits_weight_gradient(windows))) {
-    launch("convolution_backward", Custom{},
-           by_tiles ? winograd_weight_gradient : convolve_weight_gradient, out(weight_gradient),
-           grad, input, windows);
+  if (wants_weight && (by_tiles || by_taps || suits_weight_gradient(windows))) {
+    const auto run = by_tiles  ? winograd_weight_gradient
+                     : by_taps ? taps_weight_gradient
+                               : convolve_weight_gradient;
+    launch("convolution_backward", Custom{}, run, out(weight_gradient), grad, input, windows);
     made.weight = true;
   }
   return made;

@@ -87,15 +87,17 @@ DeviceOutputScope::DeviceOutputScope(Queue& queue) noexcept
 
 DeviceOutputScope::~DeviceOutputScope() { t_queue = previous_; }
 
-PlacedAllocation::PlacedAllocation(void* memory, std::size_t bytes) noexcept
-    : memory_(memory), bytes_(bytes) {
+PlacedAllocation::PlacedAllocation(void* memory, std::size_t bytes, int skipped) noexcept
+    : memory_(memory), bytes_(bytes), skipped_(skipped) {
   t_placed = this;
 }
 
 PlacedAllocation::~PlacedAllocation() { t_placed = nullptr; }
 
 void* PlacedAllocation::take(std::size_t bytes) noexcept {
-  if (bytes != bytes_ || bytes == 0 || std::exchange(taken_, true)) return nullptr;
+  if (bytes != bytes_ || bytes == 0 || taken_) return nullptr;
+  if (skipped_-- > 0) return nullptr;
+  taken_ = true;
   return memory_;
 }
 

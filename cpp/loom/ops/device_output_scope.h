@@ -32,13 +32,14 @@ class DeviceOutputScope {
   Queue* const previous_;
 };
 
-/// While it lives, the first CPU allocation of exactly `bytes` that this thread makes is `memory`:
-/// an operator that returns a new tensor then writes where its result belongs. A second one of that
-/// size is an ordinary one, so who uses this compares addresses afterwards.
+/// While it lives, one CPU allocation of exactly `bytes` that this thread makes is `memory`: an
+/// operator that returns a new tensor then writes where its result belongs. It is the first one
+/// after `skipped` of that size; others are ordinary, so who uses this compares addresses
+/// afterwards.
 /// Requires: what is allocated so is freed by this thread while the object lives.
 class PlacedAllocation {
  public:
-  PlacedAllocation(void* memory, std::size_t bytes) noexcept;
+  PlacedAllocation(void* memory, std::size_t bytes, int skipped) noexcept;
   ~PlacedAllocation();
   PlacedAllocation(const PlacedAllocation&) = delete;
   PlacedAllocation& operator=(const PlacedAllocation&) = delete;
@@ -50,6 +51,7 @@ class PlacedAllocation {
  private:
   void* const memory_;
   const std::size_t bytes_;
+  int skipped_;
   bool taken_ = false;
 };
 

@@ -78,4 +78,16 @@ struct BilinearGradient {
   }
 };
 
+template <bool kExact>
+struct NearestGradient {
+  template <auto kCpu>
+  static void launch(const char* name, const std::array<at::Tensor, 1>& outputs,
+                     const at::Tensor& grad, at::IntArrayRef output_size,
+                     at::IntArrayRef input_size, std::optional<double> scale_y,
+                     std::optional<double> scale_x) {
+    if (launch_nearest_gradient(name, outputs[0], grad, kExact, scale_y, scale_x)) return;
+    ResampleGradient::launch<kCpu>(name, outputs, grad, output_size, input_size, scale_y, scale_x);
+  }
+};
+
 }  // namespace loom::ops

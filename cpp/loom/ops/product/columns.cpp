@@ -116,32 +116,21 @@ LOOM_ISA_CLONES void make_rows(const float* image, const TapRows& tap, float* co
   }
 }
 
-template <bool kAdd>
-[[gnu::always_inline]] inline void move_rows(const float* column, const TapRows& tap,
-                                             float* image) {
+LOOM_ISA_CLONES void add_rows(const float* column, const TapRows& tap, float* image) {
   for (std::int64_t c = 0; c < tap.channels; ++c) {
     for (std::int64_t i = 0; i < tap.count; ++i) {
       const Piece piece = tap.pieces[i];
       const float* from = column + piece.column;
       float* to = image + piece.image;
       if (tap.step == 1) {
-        move_piece<kAdd>(from, to, piece.count);
+        move_piece<true>(from, to, piece.count);
       } else {
-        for (std::int64_t j = 0; j < piece.count; ++j) {
-          to[j * tap.step] = kAdd ? to[j * tap.step] + from[j] : from[j];
-        }
+        for (std::int64_t j = 0; j < piece.count; ++j) to[j * tap.step] += from[j];
       }
     }
     image += tap.image_step;
     column += tap.column_step;
   }
-}
-
-LOOM_ISA_CLONES void add_rows(const float* column, const TapRows& tap, float* image) {
-  move_rows<true>(column, tap, image);
-}
-LOOM_ISA_CLONES void put_rows(const float* column, const TapRows& tap, float* image) {
-  move_rows<false>(column, tap, image);
 }
 
 // Which of `count` pixels, the first at `position`, are within [0, size): [first, last).
@@ -226,15 +215,6 @@ void Columns::add(const float* columns, std::int64_t ld, std::int64_t first_row,
                [&](TapRows tap, std::int64_t row, std::int64_t channel, std::int64_t taps) {
                  tap.column_step = taps * ld;
                  add_rows(columns + row * ld, tap, images + channel);
-               });
-}
-
-void Columns::put(const float* columns, std::int64_t ld, std::int64_t first_row, std::int64_t rows,
-                  float* images) const {
-  for_each_tap(first_row, rows,
-               [&](TapRows tap, std::int64_t row, std::int64_t channel, std::int64_t taps) {
-                 tap.column_step = taps * ld;
-                 put_rows(columns + row * ld, tap, images + channel);
                });
 }
 

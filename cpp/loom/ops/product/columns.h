@@ -42,10 +42,6 @@ class Columns {
   void add(const float* columns, std::int64_t ld, std::int64_t first_row, std::int64_t rows,
            float* images) const;
 
-  /// As add(), but what is there is replaced. Each element is seen by one pixel.
-  void put(const float* columns, std::int64_t ld, std::int64_t first_row, std::int64_t rows,
-           float* images) const;
-
   /// Neighbours in a row: their place in the images (in the first channel) and in a row of columns.
   struct Piece {
     std::int64_t image, column, count;

@@ -5,7 +5,6 @@
 #include "loom/ops/product/multiply.h"
 
 #include <algorithm>
-#include <optional>
 
 namespace loom::ops {
 namespace {
@@ -16,6 +15,8 @@ constexpr std::int64_t kFewPixels = 8;
 constexpr std::int64_t kManyPanels = 8;
 // Bytes of weights that a block of inner products reads.
 constexpr std::int64_t kDotBytes = 512 * 1024;
+// A cache line more, so that rows do not all begin in the same set of the cache.
+constexpr std::int64_t kLine = 16;
 
 thread_local Scratch t_columns, t_sums, t_shared, t_dots;
 
@@ -57,9 +58,10 @@ Sums sums_of(const Problem& p, std::int64_t pixel, std::int64_t pixels, std::int
   return {p.result + (image * p.filters + filter) * plane + at, plane, false};
 }
 
-// Some filters of some panels of pixels. `columns(row, rows, panel)` has the columns of a panel.
+// Some filters of some panels of pixels. `columns(row, rows, panel)` has the columns of a panel,
+// with `ld` elements from row to row.
 template <class MakeColumns>
-void run_panels(const Problem& p, Blocks::Range panels, Blocks::Range filters,
+void run_panels(const Problem& p, Blocks::Range panels, Blocks::Range filters, std::int64_t ld,
                 MakeColumns&& columns) {
   const std::int64_t inner = p.windows.rows(), chunk = inner_chunk(inner);
   const std::int64_t all = p.windows.pixels();
@@ -83,8 +85,8 @@ void run_panels(const Problem& p, Blocks::Range panels, Blocks::Range filters,
             std::fill_n(sums.to + i * sums.ld, pixels, p.bias[f + i]);
           }
         }
-        multiply_rows(left, {right[panel - panels.first], depth, pixels, kPanel, 1}, sums.to,
-                      sums.ld, k > 0 || p.bias != nullptr);
+        multiply_rows(left, {right[panel - panels.first], depth, pixels, ld, 1}, sums.to, sums.ld,
+                      k > 0 || p.bias != nullptr);
         if (sums.beside && k + depth == inner) {
           scatter(p, sums.to, sums.ld, pixel, pixels, f, rows);
         }
@@ -102,17 +104,14 @@ void run_by_pixels(Grid& grid, const Problem& p) {
   const Blocks blocks(panels, length);
   grid.run(blocks.count(), [&](std::int64_t index) {
     const Blocks::Range range = blocks[index];
-    std::optional<Columns> columns[kMostPanels];
-    const std::int64_t chunk = inner_chunk(p.windows.rows());
-    float* made = t_columns.get<float>(range.count() * chunk * kPanel);
-    run_panels(p, range, {0, p.filters},
+    const std::int64_t chunk = inner_chunk(p.windows.rows()), first = range.first * kPanel;
+    const std::int64_t ld = range.count() * kPanel + kLine;
+    const Columns columns(p.windows, first, std::min(range.count() * kPanel, all - first));
+    float* made = t_columns.get<float>(chunk * ld);
+    run_panels(p, range, {0, p.filters}, ld,
                [&](std::int64_t row, std::int64_t rows, std::int64_t panel) {
-                 auto& of = columns[panel - range.first];
-                 const std::int64_t pixel = panel * kPanel;
-                 if (!of) of.emplace(p.windows, pixel, std::min(kPanel, all - pixel));
-                 float* to = made + (panel - range.first) * chunk * kPanel;
-                 of->make(p.images, row, rows, to, kPanel);
-                 return to;
+                 if (panel == range.first) columns.make(p.images, row, rows, made, ld);
+                 return made + (panel - range.first) * kPanel;
                });
   });
 }
@@ -127,7 +126,7 @@ void run_by_filters(Grid& grid, const Problem& p) {
   const Blocks filters(p.filters, filters_of_block(p.filters, work(p.filters, inner, lanes)));
   const Blocks groups(panels, kMostPanels);
   grid.run(filters.count() * groups.count(), [&](std::int64_t index) {
-    run_panels(p, groups[index % groups.count()], filters[index / groups.count()],
+    run_panels(p, groups[index % groups.count()], filters[index / groups.count()], kPanel,
                [&](std::int64_t row, std::int64_t, std::int64_t panel) -> const float* {
                  return made + (panel * inner + row) * kPanel;
                });

@@ -4,6 +4,7 @@
 #include "loom/ops/product/convolve_parts.h"
 #include "loom/ops/product/multiply.h"
 #include "loom/ops/product/winograd_parts.h"
+#include "loom/ops/product/winograd_tiles.h"
 #include "loom/ops/random/isa_clones.h"
 
 #include <algorithm>
@@ -13,8 +14,6 @@ namespace loom::ops {
 namespace {
 
 constexpr std::int64_t kPoints = kTilePoints;
-// Filters that are put into the result at a time.
-constexpr std::int64_t kFiltersAtOnce = 16;
 // Fewer channels or filters do not make up for the transforms, more would have them leave the
 // caches.
 constexpr std::int64_t kFewest = 16, kMost = 512;
@@ -28,6 +27,7 @@ constexpr std::int64_t kWeights = 4096;
 
 constexpr std::int64_t kLanes = 16;
 using Lanes [[gnu::vector_size(64)]] = float;
+using Order [[gnu::vector_size(64)]] = int;
 
 thread_local Scratch t_weights, t_taps, t_tiles, t_points, t_products, t_results;
 
@@ -47,20 +47,25 @@ thread_local Scratch t_weights, t_taps, t_tiles, t_points, t_products, t_results
   }
 }
 
-// tiles[point][tile] of one channel to points[point * step + tile].
-LOOM_ISA_CLONES void transform_tiles(const float* tiles, std::int64_t width, float* points,
-                                     std::int64_t step) {
+// tiles[point * ld + tile] of one channel to points[point * step + tile].
+LOOM_ISA_CLONES void transform_tiles(const float* tiles, std::int64_t ld, std::int64_t width,
+                                     float* points, std::int64_t step) {
   for (std::int64_t at = 0; at < width; at += kLanes) {
     Lanes d[kPoints];
-    for (std::int64_t i = 0; i < kPoints; ++i) std::memcpy(&d[i], tiles + i * width + at, 64);
+    for (std::int64_t i = 0; i < kPoints; ++i) std::memcpy(&d[i], tiles + i * ld + at, 64);
     to_points(d);
     for (std::int64_t i = 0; i < kPoints; ++i) std::memcpy(points + i * step + at, &d[i], 64);
   }
 }
 
-// A' m A: products[point * step + tile] of one filter to results[pixel of the tile][tile].
+// A' m A: products[point * step + tile] of one filter to rows[y * 2 * width + 2 * tile + x].
 LOOM_ISA_CLONES void transform_products(const float* products, std::int64_t step,
-                                        std::int64_t width, float bias, float* results) {
+                                        std::int64_t width, float bias, float* to) {
+  Order low, high;
+  for (int i = 0; i < kLanes; ++i) {
+    low[i] = i / 2 + i % 2 * static_cast<int>(kLanes);
+    high[i] = low[i] + static_cast<int>(kLanes) / 2;
+  }
   for (std::int64_t at = 0; at < width; at += kLanes) {
     Lanes m[kPoints], rows[2][4];
     for (std::int64_t i = 0; i < kPoints; ++i) std::memcpy(&m[i], products + i * step + at, 64);
@@ -71,32 +76,32 @@ LOOM_ISA_CLONES void transform_products(const float* products, std::int64_t step
     for (int y = 0; y < 2; ++y) {
       const Lanes even = rows[y][0] + rows[y][1] + rows[y][2] + bias;
       const Lanes odd = rows[y][1] - rows[y][2] - rows[y][3] + bias;
-      std::memcpy(results + 2 * y * width + at, &even, 64);
-      std::memcpy(results + (2 * y + 1) * width + at, &odd, 64);
+      const Lanes first = __builtin_shuffle(even, odd, low);
+      const Lanes second = __builtin_shuffle(even, odd, high);
+      std::memcpy(to + 2 * (y * width + at), &first, 64);
+      std::memcpy(to + 2 * (y * width + at) + kLanes, &second, 64);
     }
   }
 }
 
-// G g G': taps[tap * count + i] to points[point * step + i].
+// G g G': taps[tap * count + i] to points[point * step + i]. Requires: `count` is at least kLanes.
 LOOM_ISA_CLONES void transform_weights(const float* taps, std::int64_t count, float* points,
                                        std::int64_t step) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    float rows[4][3];
+  for (std::int64_t begin = 0; begin < count; begin += kLanes) {
+    const std::int64_t i = std::min(begin, count - kLanes);
+    Lanes g[kTaps], rows[4][3];
+    for (std::int64_t tap = 0; tap < kTaps; ++tap) std::memcpy(&g[tap], taps + tap * count + i, 64);
     for (int x = 0; x < 3; ++x) {
-      const float a = taps[x * count + i], b = taps[(3 + x) * count + i],
-                  c = taps[(6 + x) * count + i];
+      const Lanes a = g[x], b = g[3 + x], c = g[6 + x];
       rows[0][x] = a;
       rows[1][x] = (a + c + b) * 0.5F;
       rows[2][x] = (a + c - b) * 0.5F;
       rows[3][x] = c;
     }
     for (int y = 0; y < 4; ++y) {
-      const float a = rows[y][0], b = rows[y][1], c = rows[y][2];
-      float* to = points + 4 * y * step + i;
-      to[0] = a;
-      to[step] = (a + c + b) * 0.5F;
-      to[2 * step] = (a + c - b) * 0.5F;
-      to[3 * step] = c;
+      const Lanes a = rows[y][0], b = rows[y][1], c = rows[y][2];
+      const Lanes made[4] = {a, (a + c + b) * 0.5F, (a + c - b) * 0.5F, c};
+      for (int x = 0; x < 4; ++x) std::memcpy(points + (4 * y + x) * step + i, &made[x], 64);
     }
   }
 }
@@ -136,16 +141,14 @@ const float* transform_all_weights(Grid& grid, const Problem& p) {
   return to;
 }
 
-void put_products(const Problem& p, const Columns& pixels, const float* products,
+void put_products(const Problem& p, const TilePixels& pixels, const float* products,
                   std::int64_t width, std::int64_t filter, std::int64_t filters) {
-  float* results = t_results.get<float>(kFiltersAtOnce * 4 * width);
-  for (std::int64_t f = 0; f < filters; f += kFiltersAtOnce) {
-    const std::int64_t count = std::min(kFiltersAtOnce, filters - f);
-    for (std::int64_t i = 0; i < count; ++i) {
-      transform_products(products + (f + i) * width, kTileRows * width + kLine, width,
-                         p.bias != nullptr ? p.bias[filter + f + i] : 0.F, results + i * 4 * width);
-    }
-    pixels.put(results, width, (filter + f) * 4, count * 4, p.result);
+  float* rows = t_results.get<float>(kTilePixels * width);
+  const std::int64_t plane = p.windows.result_plane();
+  for (std::int64_t f = 0; f < filters; ++f) {
+    transform_products(products + f * width, kTileRows * width + kLine, width,
+                       p.bias != nullptr ? p.bias[filter + f] : 0.F, rows);
+    pixels.put(rows, p.result + (filter + f) * plane);
   }
 }
 
@@ -161,9 +164,9 @@ void run(Grid& grid, const Problem& p) {
     const std::int64_t points_step = channels * width + kLine;
     const std::int64_t products_step = kTileRows * width + kLine;
     float* points = t_points.get<float>(kPoints * points_step);
-    make_points(Columns(tiles, first, count), p.images, 0, channels, width, points, points_step,
-                width);
-    const Columns to(pixels, first, count);
+    make_points(TileInputs(tiles, first, count), count, p.images, p.windows.plane(), channels,
+                width, points, points_step, width);
+    const TilePixels to(pixels, first, count, width);
     float* products = t_products.get<float>(kPoints * products_step);
     if (count < width) std::fill_n(products, kPoints * products_step, 0.F);
     for (std::int64_t f = 0; f < p.filters; f += kTileRows) {
@@ -201,17 +204,19 @@ Windows tile_results(const Windows& windows, std::int64_t filters) {
   return made;
 }
 
-void make_points(const Columns& tiles, const float* images, std::int64_t first_channel,
-                 std::int64_t channels, std::int64_t width, float* points, std::int64_t step,
-                 std::int64_t ld) {
-  float* made = t_tiles.get<float>(kTileChannels * kPoints * width);
-  if (tiles.pixels() < width) std::fill_n(made, kTileChannels * kPoints * width, 0.F);
-  for (std::int64_t c = 0; c < channels; c += kTileChannels) {
-    const std::int64_t count = std::min(kTileChannels, channels - c);
-    tiles.make(images, (first_channel + c) * kPoints, count * kPoints, made, width);
-    for (std::int64_t i = 0; i < count; ++i) {
-      transform_tiles(made + i * kPoints * width, width, points + (c + i) * ld, step);
+void make_points(const TileInputs& tiles, std::int64_t count, const float* images,
+                 std::int64_t plane, std::int64_t channels, std::int64_t width, float* points,
+                 std::int64_t step, std::int64_t ld) {
+  const std::int64_t tiles_ld = width + kTileSlack;
+  float* made = t_tiles.get<float>(kPoints * tiles_ld);
+  for (std::int64_t c = 0; c < channels; ++c) {
+    tiles.take(images + c * plane, made, tiles_ld);
+    if (count < width) {
+      for (std::int64_t i = 0; i < kPoints; ++i) {
+        std::fill_n(made + i * tiles_ld + count, width - count, 0.F);
+      }
     }
+    transform_tiles(made, tiles_ld, width, points + c * ld, step);
   }
 }
 

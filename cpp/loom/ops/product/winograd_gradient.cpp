@@ -19,22 +19,29 @@ constexpr std::int64_t kPoints = kTilePoints;
 constexpr std::int64_t kGroup = 8 * kPanel;
 constexpr std::int64_t kGroupRow = kGroup + kLine;
 constexpr std::int64_t kPointsStep = kPanel * kPanel + kLine;
-// Filters that are taken out of the gradient at a time.
-constexpr std::int64_t kFiltersAtOnce = 16;
 // Weights that a block makes at the end.
 constexpr std::int64_t kWeights = 4096;
 
 constexpr std::int64_t kLanes = 16;
 using Lanes [[gnu::vector_size(64)]] = float;
+using Order [[gnu::vector_size(64)]] = int;
 
 thread_local Scratch t_shared, t_tiles, t_points, t_taps;
 
-// A d A' of 2x2 pixels: tiles[pixel][tile] to points[point * step + tile].
-LOOM_ISA_CLONES void transform_pixels(const float* tiles, float* points, std::int64_t step) {
+// A d A' of 2x2 pixels: pixels[y * 2 * kPanel + 2 * tile + x] to points[point * step + tile].
+LOOM_ISA_CLONES void transform_pixels(const float* pixels, float* points, std::int64_t step) {
+  Order even, odd;
+  for (int i = 0; i < kLanes; ++i) {
+    even[i] = 2 * i;
+    odd[i] = 2 * i + 1;
+  }
   for (std::int64_t at = 0; at < kPanel; at += kLanes) {
-    Lanes d[kTilePixels], rows[4][2];
-    for (std::int64_t i = 0; i < kTilePixels; ++i) {
-      std::memcpy(&d[i], tiles + i * kPanel + at, sizeof(Lanes));
+    Lanes d[kTilePixels], rows[4][2], low, high;
+    for (std::int64_t y = 0; y < 2; ++y) {
+      std::memcpy(&low, pixels + 2 * (y * kPanel + at), sizeof(Lanes));
+      std::memcpy(&high, pixels + 2 * (y * kPanel + at) + kLanes, sizeof(Lanes));
+      d[2 * y] = __builtin_shuffle(low, high, even);
+      d[2 * y + 1] = __builtin_shuffle(low, high, odd);
     }
     for (int x = 0; x < 2; ++x) {
       rows[0][x] = d[x];
@@ -52,23 +59,23 @@ LOOM_ISA_CLONES void transform_pixels(const float* tiles, float* points, std::in
   }
 }
 
-// G' m G: sums[point * step + i] to taps[tap * count + i].
+// G' m G: sums[point * step + i] to taps[tap * count + i]. Requires: `count` is at least kLanes.
 LOOM_ISA_CLONES void transform_sums(const float* sums, std::int64_t step, std::int64_t count,
                                     float* taps) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    float rows[3][4];
+  for (std::int64_t begin = 0; begin < count; begin += kLanes) {
+    const std::int64_t i = std::min(begin, count - kLanes);
+    Lanes m[kPoints], rows[3][4];
+    for (std::int64_t p = 0; p < kPoints; ++p) std::memcpy(&m[p], sums + p * step + i, 64);
     for (int x = 0; x < 4; ++x) {
-      const float a = sums[x * step + i], b = sums[(4 + x) * step + i];
-      const float c = sums[(8 + x) * step + i], d = sums[(12 + x) * step + i];
+      const Lanes a = m[x], b = m[4 + x], c = m[8 + x], d = m[12 + x];
       rows[0][x] = a + (b + c) * 0.5F;
       rows[1][x] = (b - c) * 0.5F;
       rows[2][x] = (b + c) * 0.5F + d;
     }
     for (int y = 0; y < 3; ++y) {
-      const float a = rows[y][0], b = rows[y][1], c = rows[y][2], d = rows[y][3];
-      taps[(3 * y) * count + i] = a + (b + c) * 0.5F;
-      taps[(3 * y + 1) * count + i] = (b - c) * 0.5F;
-      taps[(3 * y + 2) * count + i] = (b + c) * 0.5F + d;
+      const Lanes a = rows[y][0], b = rows[y][1], c = rows[y][2], d = rows[y][3];
+      const Lanes made[3] = {a + (b + c) * 0.5F, (b - c) * 0.5F, (b + c) * 0.5F + d};
+      for (int x = 0; x < 3; ++x) std::memcpy(taps + (3 * y + x) * count + i, &made[x], 64);
     }
   }
 }
@@ -87,11 +94,15 @@ struct Group {
   }
 };
 
-void make_images(const Group& group, const Columns& tiles, const float* images, std::int64_t at) {
+void make_images(const Group& group, const Windows& tiles, Blocks::Range range, const float* images,
+                 std::int64_t at) {
+  const TileInputs inputs(tiles, range.first, range.count());
+  const std::int64_t plane = tiles.plane();
   float* points = t_points.get<float>(kPoints * kPointsStep);
   for (std::int64_t panel = 0; panel < group.panels(); ++panel) {
     const std::int64_t first = panel * kPanel, count = std::min(kPanel, group.channels - first);
-    make_points(tiles, images, first, count, kPanel, points, kPointsStep, kPanel);
+    make_points(inputs, range.count(), images + first * plane, plane, count, kPanel, points,
+                kPointsStep, kPanel);
     for (std::int64_t point = 0; point < kPoints; ++point) {
       transpose(count, kPanel, points + point * kPointsStep, kPanel,
                 group.panel(point, panel) + at * kPanel, kPanel);
@@ -99,19 +110,15 @@ void make_images(const Group& group, const Columns& tiles, const float* images, 
   }
 }
 
-void make_gradient(const Group& group, const Columns& pixels, const float* gradient,
-                   std::int64_t at) {
-  constexpr std::int64_t kElements = kTilePixels * kPanel;
-  float* made = t_tiles.get<float>(kFiltersAtOnce * kElements);
-  // Tiles that do not exist count as zeros.
-  if (pixels.pixels() < kPanel) std::fill_n(made, kFiltersAtOnce * kElements, 0.F);
-  for (std::int64_t f = 0; f < group.filters; f += kFiltersAtOnce) {
-    const std::int64_t count = std::min(kFiltersAtOnce, group.filters - f);
-    pixels.make(gradient, f * kTilePixels, count * kTilePixels, made, kPanel);
-    for (std::int64_t i = 0; i < count; ++i) {
-      transform_pixels(made + i * kElements, group.gradient + (f + i) * kGroupRow + at,
-                       group.gradient_step());
-    }
+void make_gradient(const Group& group, const Windows& tiles, Blocks::Range range,
+                   const float* gradient, std::int64_t at) {
+  const TilePixels pixels(tiles, range.first, range.count(), kPanel);
+  float* rows = t_tiles.get<float>(kTilePixels * kPanel);
+  // What is beside the image counts as zeros, and so do tiles that do not exist.
+  std::fill_n(rows, kTilePixels * kPanel, 0.F);
+  for (std::int64_t f = 0; f < group.filters; ++f) {
+    pixels.take(gradient + f * tiles.plane(), rows);
+    transform_pixels(rows, group.gradient + f * kGroupRow + at, group.gradient_step());
   }
 }
 
@@ -164,10 +171,11 @@ void winograd_weight_gradient(Grid& grid, const TensorRef& result, const TensorR
     grid.run(2 * panels.count(), [&](std::int64_t index) {
       const Blocks::Range range = panels[index / 2];
       const std::int64_t first = groups[g].first + range.first;
+      const Blocks::Range counted{first, first + range.count()};
       if (index % 2 == 0) {
-        make_images(group, Columns(seen, first, range.count()), elements(images), range.first);
+        make_images(group, seen, counted, elements(images), range.first);
       } else {
-        make_gradient(group, Columns(made, first, range.count()), elements(gradient), range.first);
+        make_gradient(group, made, counted, elements(gradient), range.first);
       }
     });
     multiply_group(grid, group, groups[g].count(), g > 0);

@@ -5,14 +5,13 @@
 // images as the pixels of Windows. Thread: any.
 
 #include "loom/ops/product/columns.h"
+#include "loom/ops/product/winograd_tiles.h"
 
 namespace loom::ops {
 
 inline constexpr std::int64_t kTilePoints = 16;  // 4x4 elements of the images
 inline constexpr std::int64_t kTilePixels = 4;   // 2x2 of the result
 inline constexpr std::int64_t kTaps = 9;
-/// Channels of images that are taken out at a time, so that tiles stay in L1.
-inline constexpr std::int64_t kTileChannels = 4;
 
 /// Points and rows are a cache line further from each other than they need be: else all points of a
 /// tile would be in the same set of the cache.
@@ -24,10 +23,11 @@ inline constexpr std::int64_t kLine = 16;
 /// What they are of its result, which has `filters` channels.
 [[nodiscard]] Windows tile_results(const Windows& windows, std::int64_t filters);
 
-/// Some channels of some tiles of the images: points[point * step + channel * ld + tile], `width`
-/// (a multiple of 16) tiles wide; those beyond tiles.pixels() are 0.
-void make_points(const Columns& tiles, const float* images, std::int64_t first_channel,
-                 std::int64_t channels, std::int64_t width, float* points, std::int64_t step,
-                 std::int64_t ld);
+/// Channels of `count` tiles of the images, which are `plane` elements apart:
+/// points[point * step + channel * ld + tile], `width` (a multiple of 16) tiles wide; those beyond
+/// `count` are 0.
+void make_points(const TileInputs& tiles, std::int64_t count, const float* images,
+                 std::int64_t plane, std::int64_t channels, std::int64_t width, float* points,
+                 std::int64_t step, std::int64_t ld);
 
 }  // namespace loom::ops

@@ -8,6 +8,7 @@
 
 #include <c10/util/BFloat16.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <optional>
@@ -18,11 +19,18 @@ namespace {
 using fusion::Node;
 using fusion::Op;
 
-constexpr std::int64_t kShortestRun = 64;
+// Short runs of a channel's elements would each be a row of a program: factors are then repeated
+// for each element of a run, and a row is a sample, of which there have to be some.
+constexpr std::int64_t kFewestSamples = 4;
 
 bool takes(const at::Tensor& parameter) {
   return !parameter.defined() ||
          (row_element(parameter.scalar_type()) && parameter.is_contiguous());
+}
+
+/// How often each channel's factor stands in a row of factors.
+std::int64_t repeats(ChannelLayout layout) {
+  return layout.inner < kShortestRun ? layout.inner : 1;
 }
 
 /// Nothing for tensors that are dense in another order.
@@ -33,9 +41,9 @@ std::optional<ChannelLayout> channel_layout(const at::Tensor& tensor) {
   }
   const std::int64_t channels = tensor.size(1), places = tensor.numel() / channels;
   if (tensor.is_contiguous()) {
-    // A program has a row for each channel of each sample then, and short ones cost more than ATen.
-    if (places / tensor.size(0) > 1 && places / tensor.size(0) < kShortestRun) return {};
-    return ChannelLayout{tensor.size(0), channels, places / tensor.size(0)};
+    const ChannelLayout layout{tensor.size(0), channels, places / tensor.size(0)};
+    if (repeats(layout) > 1 && layout.outer < kFewestSamples) return {};
+    return layout;
   }
   if (tensor.is_contiguous(c10::MemoryFormat::ChannelsLast) ||
       tensor.is_contiguous(c10::MemoryFormat::ChannelsLast3d)) {
@@ -44,20 +52,29 @@ std::optional<ChannelLayout> channel_layout(const at::Tensor& tensor) {
   return {};
 }
 
-/// Several rows of floats, one element for each channel.
-at::Tensor channel_rows(std::int64_t rows, std::int64_t channels, c10::Device device) {
-  return empty({rows, channels}, c10::kFloat, device);
+/// Several rows of floats, one or more elements for each channel.
+at::Tensor channel_rows(std::int64_t rows, ChannelLayout layout, c10::Device device) {
+  return empty({rows, layout.channels * repeats(layout)}, c10::kFloat, device);
 }
 
-/// Row `index` of them, as an operand beside a tensor of `dims` dimensions.
-at::Tensor channel_row(const at::Tensor& rows, std::int64_t index, std::int64_t dims) {
+/// Row `index` of them, as an operand beside `input`.
+at::Tensor channel_row(const at::Tensor& rows, std::int64_t index, const at::Tensor& input) {
+  const auto dims = static_cast<std::size_t>(input.dim() - 1);
+  const bool repeated = rows.size(1) != input.size(1);
   std::array<std::int64_t, 16> sizes, strides;
-  sizes.fill(1);
-  strides.fill(1);
-  sizes[0] = rows.size(1);
-  const auto count = static_cast<std::size_t>(dims - 1);
-  return make_tensor(rows.storage(), c10::kFloat, {sizes.data(), count}, {strides.data(), count},
+  std::int64_t stride = 1;
+  for (std::size_t d = dims; d-- > 0;) {
+    sizes[d] = repeated || d == 0 ? input.sizes()[d + 1] : 1;
+    strides[d] = stride;
+    stride *= sizes[d];
+  }
+  return make_tensor(rows.storage(), c10::kFloat, {sizes.data(), dims}, {strides.data(), dims},
                      index * rows.size(1));
+}
+
+/// Writes a channel's factor into a row.
+void set_factor(float* row, std::int64_t channel, std::int64_t repeats, double value) {
+  std::fill_n(row + channel * repeats, repeats, static_cast<float>(value));
 }
 
 float read(const at::Tensor& vector, std::int64_t index, float absent) {
@@ -78,10 +95,11 @@ void write(const at::Tensor& vector, std::int64_t index, double value) {
 /// input * factors[0] + factors[1], for each channel.
 bool record_affine(const at::Tensor& output, const at::Tensor& input, const at::Tensor& factors) {
   FusedOperator f("native_batch_norm", input.scalar_type());
+  // What is loaded has to live until it is recorded.
+  const at::Tensor scale = channel_row(factors, 0, input);
+  const at::Tensor shift = channel_row(factors, 1, input);
   const Node x = f.load(input);
-  const Node scale = f.load_as_is(channel_row(factors, 0, input.dim()));
-  const Node shift = f.load_as_is(channel_row(factors, 1, input.dim()));
-  f.store(f.apply(Op::kMulAdd, x, scale, shift), output);
+  f.store(f.apply(Op::kMulAdd, x, f.load_as_is(scale), f.load_as_is(shift)), output);
   return f.record(output.device());
 }
 
@@ -89,9 +107,11 @@ bool record_affine(const at::Tensor& output, const at::Tensor& input, const at::
 bool record_gradient(const at::Tensor& to, const at::Tensor& grad, const at::Tensor& input,
                      const at::Tensor& factors) {
   FusedOperator f("native_batch_norm_backward", input.scalar_type());
-  const auto factor = [&](std::int64_t index) {
-    return f.load_as_is(channel_row(factors, index, input.dim()));
-  };
+  std::array<at::Tensor, 4> rows;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    rows[i] = channel_row(factors, static_cast<std::int64_t>(i), input);
+  }
+  const auto factor = [&](std::size_t index) { return f.load_as_is(rows[index]); };
   const Node g = f.load(grad), x = f.load(input);
   const Node from_grad = f.mul(f.sub(g, factor(2)), factor(0));
   f.store(f.apply(Op::kMulAdd, f.sub(x, factor(3)), factor(1), from_grad), to);
@@ -100,15 +120,16 @@ bool record_gradient(const at::Tensor& to, const at::Tensor& grad, const at::Ten
 
 void evaluation_factors(Grid&, const TensorRef& to, const TensorRef& running_mean,
                         const TensorRef& running_var, const TensorRef& weight_ref,
-                        const TensorRef& bias_ref, double eps) {
+                        const TensorRef& bias_ref, double eps, ChannelLayout layout) {
   const at::Tensor factors = to.alias(), mean = running_mean.alias(), var = running_var.alias();
   const at::Tensor weight = weight_ref.alias(), bias = bias_ref.alias();
-  const std::int64_t channels = factors.size(1);
+  const std::int64_t each = repeats(layout);
   auto* const scale = factors.mutable_data_ptr<float>();
-  for (std::int64_t c = 0; c < channels; ++c) {
+  for (std::int64_t c = 0; c < layout.channels; ++c) {
     const float invstd = 1 / std::sqrt(read(var, c, 1) + static_cast<float>(eps));
-    scale[c] = invstd * read(weight, c, 1);
-    scale[channels + c] = read(bias, c, 0) - read(mean, c, 0) * scale[c];
+    const float factor = invstd * read(weight, c, 1);
+    set_factor(scale, c, each, factor);
+    set_factor(scale + factors.size(1), c, each, read(bias, c, 0) - read(mean, c, 0) * factor);
   }
 }
 
@@ -126,7 +147,7 @@ void training_factors(Grid& grid, const TensorRef& to, const TensorRef& mean_ref
   const at::Tensor factors = to.alias(), mean = mean_ref.alias(), invstd = invstd_ref.alias();
   const at::Tensor running_mean = running_mean_ref.alias(), running_var = running_var_ref.alias();
   const at::Tensor weight = weight_ref.alias(), bias = bias_ref.alias();
-  const std::int64_t channels = factors.size(1);
+  const std::int64_t channels = numbers.layout.channels, each = repeats(numbers.layout);
   const auto count = static_cast<double>(numbers.layout.count());
   auto* const scale = factors.mutable_data_ptr<float>();
   const auto update = [&](const at::Tensor& running, std::int64_t c, double value) {
@@ -142,8 +163,8 @@ void training_factors(Grid& grid, const TensorRef& to, const TensorRef& mean_ref
     update(running_mean, c, centre);
     update(running_var, c, squares / (count - 1));
     const double factor = inverse * read(weight, c, 1);
-    scale[c] = static_cast<float>(factor);
-    scale[channels + c] = static_cast<float>(read(bias, c, 0) - centre * factor);
+    set_factor(scale, c, each, factor);
+    set_factor(scale + factors.size(1), c, each, read(bias, c, 0) - centre * factor);
   }
 }
 
@@ -164,11 +185,11 @@ void gradient_factors(Grid& grid, const TensorRef& to, const TensorRef& to_weigh
   for (std::int64_t c = 0; c < layout.channels; ++c) {
     const auto i = static_cast<std::size_t>(c);
     const double inverse = read(invstd, c, 1), scale = inverse * read(weight, c, 1);
-    rows[c] = static_cast<float>(scale);
-    rows[layout.channels + c] =
-        static_cast<float>(-scale * sums.product[i] * inverse * inverse / count);
-    rows[2 * layout.channels + c] = static_cast<float>(sums.sum[i] / count);
-    rows[3 * layout.channels + c] = means[i];
+    const double values[] = {scale, -scale * sums.product[i] * inverse * inverse / count,
+                             sums.sum[i] / count, means[i]};
+    for (std::int64_t row = 0; row < 4; ++row) {
+      set_factor(rows + row * factors.size(1), c, repeats(layout), values[row]);
+    }
     write(to_weight, c, sums.product[i] * inverse);
     write(to_bias, c, sums.sum[i]);
   }
@@ -185,14 +206,14 @@ bool record_batch_norm(const BatchNorm& norm, bool training, const at::Tensor& o
     if (!takes(*vector)) return false;
   }
   if (!training && (!norm.running_mean.defined() || !norm.running_var.defined())) return false;
-  const at::Tensor factors = channel_rows(2, layout->channels, norm.input.device());
+  const at::Tensor factors = channel_rows(2, *layout, norm.input.device());
   if (training) {
     launch("native_batch_norm", Custom{}, training_factors, out(factors), out(mean), out(invstd),
            out(norm.running_mean), out(norm.running_var), norm.input, norm.weight, norm.bias,
            TrainingNumbers{*layout, norm.momentum, norm.eps});
   } else {
     launch("native_batch_norm", Custom{}, evaluation_factors, out(factors), norm.running_mean,
-           norm.running_var, norm.weight, norm.bias, norm.eps);
+           norm.running_var, norm.weight, norm.bias, norm.eps, *layout);
   }
   TORCH_INTERNAL_ASSERT(record_affine(output, norm.input, factors));
   return true;
@@ -211,7 +232,7 @@ bool record_batch_norm_gradient(const at::Tensor& to_input, const at::Tensor& to
   for (const at::Tensor* vector : {&weight, &mean, &invstd, &to_weight, &to_bias}) {
     if (!takes(*vector)) return false;
   }
-  const at::Tensor factors = channel_rows(4, layout->channels, input.device());
+  const at::Tensor factors = channel_rows(4, *layout, input.device());
   launch("native_batch_norm_backward", Custom{}, gradient_factors, out(factors), out(to_weight),
          out(to_bias), grad, input, weight, mean, invstd, *layout);
   if (to_input.defined()) {

@@ -143,9 +143,110 @@ std::optional<ChannelLayout> layout_of(const at::Tensor& self, Reduced reduced) 
   return layout;
 }
 
+bool has_short_runs(ChannelLayout layout) {
+  return layout.inner > 1 && layout.inner < kShortestRun;
+}
+
+// Elements of a row that are added up together: they stay in L1.
+constexpr std::int64_t kColumns = 1024;
+
+/// Some channels with short runs: their elements in a row, and two sums for each of these.
+class ShortRuns {
+ public:
+  ShortRuns(ChannelLayout layout, std::int64_t first, std::int64_t last)
+      : layout_(layout), first_(first), last_(last), room_(row_scratch(columns(), 3)) {}
+
+  [[nodiscard]] std::int64_t columns() const { return (last_ - first_) * layout_.inner; }
+  /// Of each element its channel's.
+  [[nodiscard]] const float* shift() const { return room_ + 2 * row_pitch(columns()); }
+  void set_shift(const double* of_channel) {
+    float* to = room_ + 2 * row_pitch(columns());
+    for (std::int64_t c = first_; c < last_; ++c, to += layout_.inner) {
+      std::fill_n(to, layout_.inner, static_cast<float>(of_channel[c]));
+    }
+  }
+  /// add(begin, first, second) adds the elements that begin there to sums; these are added to the
+  /// channels' in double, a few rows at a time.
+  template <class Add>
+  void add_rows(double* first, double* second, Add add) {
+    float *const one = room_, *const two = room_ + row_pitch(columns());
+    for (std::int64_t row = 0; row < layout_.outer;) {
+      std::fill_n(room_, 2 * row_pitch(columns()), 0.0F);
+      for (const std::int64_t end = std::min(layout_.outer, row + kRowsOfSum); row < end; ++row) {
+        add((row * layout_.channels + first_) * layout_.inner, one, two);
+      }
+      for (std::int64_t c = first_, i = 0; c < last_; ++c) {
+        for (const std::int64_t end = i + layout_.inner; i < end; ++i) {
+          first[c] += one[i];
+          second[c] += two[i];
+        }
+      }
+    }
+  }
+
+ private:
+  ChannelLayout layout_;
+  std::int64_t first_, last_;
+  float* room_;
+};
+
+/// Calls body(ShortRuns, first, last) for all channels, some to a block.
+template <class Body>
+void for_short_runs(Grid& grid, ChannelLayout layout, Body body) {
+  const std::int64_t each = std::max<std::int64_t>(1, kColumns / layout.inner);
+  grid.run((layout.channels + each - 1) / each, [&](std::int64_t block) {
+    const std::int64_t first = block * each, last = std::min(layout.channels, first + each);
+    ShortRuns runs(layout, first, last);
+    body(runs, static_cast<std::size_t>(first), static_cast<std::size_t>(last));
+  });
+}
+
+ChannelMoments short_moments(Grid& grid, const at::Tensor& input, ChannelLayout layout) {
+  const RowKernels& kernels = row_kernels(*row_element(input.scalar_type()));
+  const auto channels = static_cast<std::size_t>(layout.channels);
+  const auto count = static_cast<double>(layout.count());
+  ChannelMoments moments{std::vector<double>(channels), std::vector<double>(channels)};
+  std::vector<double> sums(channels), squares(channels);
+  for_short_runs(grid, layout, [&](ShortRuns& runs, std::size_t first, std::size_t last) {
+    const auto add = [&](std::int64_t begin, float* one, float* two) {
+      kernels.add_moments(at_element(input, begin), runs.shift(), one, two, runs.columns());
+    };
+    runs.set_shift(moments.mean.data());  // 0
+    runs.add_rows(sums.data(), squares.data(), add);
+    for (std::size_t c = first; c < last; ++c) {
+      moments.mean[c] = static_cast<float>(sums[c] / count);
+      sums[c] = squares[c] = 0;
+    }
+    runs.set_shift(moments.mean.data());
+    runs.add_rows(sums.data(), squares.data(), add);
+    for (std::size_t c = first; c < last; ++c) {
+      moments.mean[c] += sums[c] / count;
+      moments.square_sum[c] = squares[c] - sums[c] * sums[c] / count;
+    }
+  });
+  return moments;
+}
+
+ChannelGradients short_gradients(Grid& grid, const at::Tensor& grad, const at::Tensor& input,
+                                 const std::vector<float>& mean, ChannelLayout layout) {
+  const RowKernels& kernels = row_kernels(*row_element(input.scalar_type()));
+  const std::vector<double> shift(mean.begin(), mean.end());
+  ChannelGradients gradients{std::vector<double>(mean.size()), std::vector<double>(mean.size())};
+  for_short_runs(grid, layout, [&](ShortRuns& runs, std::size_t, std::size_t) {
+    runs.set_shift(shift.data());
+    runs.add_rows(gradients.sum.data(), gradients.product.data(),
+                  [&](std::int64_t begin, float* sums, float* products) {
+                    kernels.add_gradients(at_element(grad, begin), at_element(input, begin),
+                                          runs.shift(), sums, products, runs.columns());
+                  });
+  });
+  return gradients;
+}
+
 }  // namespace
 
 ChannelMoments channel_moments(Grid& grid, const at::Tensor& input, ChannelLayout layout) {
+  if (has_short_runs(layout)) return short_moments(grid, input, layout);
   ChannelMoments moments;
   const RowKernels& kernels = row_kernels(*row_element(input.scalar_type()));
   const auto channels = static_cast<std::size_t>(layout.channels);
@@ -193,6 +294,7 @@ ChannelMoments channel_moments(Grid& grid, const at::Tensor& input, ChannelLayou
 
 ChannelGradients channel_gradients(Grid& grid, const at::Tensor& grad, const at::Tensor& input,
                                    const std::vector<float>& mean, ChannelLayout layout) {
+  if (has_short_runs(layout)) return short_gradients(grid, grad, input, mean, layout);
   ChannelGradients gradients;
   const RowKernels& kernels = row_kernels(*row_element(input.scalar_type()));
   if (layout.inner > 1) {

@@ -21,6 +21,9 @@ struct ChannelLayout {
   [[nodiscard]] std::int64_t count() const noexcept { return outer * inner; }
 };
 
+/// Where channels have fewer elements together, rows of all channels are added to each other.
+inline constexpr std::int64_t kShortestRun = 64;
+
 struct ChannelMoments {
   std::vector<double> mean, square_sum;  // of the distances from the mean
 };

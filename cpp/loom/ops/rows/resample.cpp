@@ -22,7 +22,7 @@ constexpr double kGradientCost = 4;
 /// What each element of a result is made of, along one dimension: one or two of the input's.
 struct Axis {
   std::int64_t input = 0;
-  std::vector<std::int32_t> first, second;  ///< their places, in rising order
+  std::vector<std::int32_t> first, second;  ///< their places, in rising order; no second if nearest
   std::vector<float> first_weight, second_weight;
 
   [[nodiscard]] std::int64_t result() const noexcept {
@@ -56,6 +56,7 @@ Axis nearest_axis(std::int64_t input, std::int64_t result, bool exact,
   const auto index = exact ? at::native::nearest_exact_idx : at::native::nearest_idx;
   for (std::int64_t i = 0; i < result; ++i) {
     made.first.push_back(static_cast<std::int32_t>(index(i, input, result, scale)));
+    made.first_weight.push_back(1);
   }
   return made;
 }
@@ -123,21 +124,64 @@ void take_nearest(const Axis& rows, const Axis& columns, const float* from, floa
   }
 }
 
-// A row of sums over rows of the gradient: each of its elements goes to two of the result's row.
-void scatter(const Axis& columns, const float* from, float* to) {
-  std::fill_n(to, columns.input, 0.F);
-  for (std::size_t x = 0; x < columns.first.size(); ++x) {
-    to[columns.first[x]] += from[x] * columns.first_weight[x];
-    to[columns.second[x]] += from[x] * columns.second_weight[x];
+/// Of each element of the input, along one dimension, the results that it is part of: `most` or
+/// fewer, the others being one behind the last.
+struct Shares {
+  std::int64_t most = 0;
+  std::vector<std::int32_t> place;
+  std::vector<float> weight;
+};
+
+Shares shares(const Axis& axis) {
+  const auto inputs = static_cast<std::size_t>(axis.input);
+  std::vector<std::size_t> count(inputs);
+  for (const std::int32_t input : axis.first) ++count[static_cast<std::size_t>(input)];
+  for (const std::int32_t input : axis.second) ++count[static_cast<std::size_t>(input)];
+  const std::size_t most = *std::max_element(count.begin(), count.end());
+  Shares made{static_cast<std::int64_t>(most),
+              std::vector(most * inputs, static_cast<std::int32_t>(axis.result())),
+              std::vector<float>(most * inputs)};
+  std::fill(count.begin(), count.end(), 0);
+  for (std::size_t i = 0; i < axis.first.size(); ++i) {
+    const auto add = [&](std::int32_t input, float weight) {
+      const auto to = static_cast<std::size_t>(input);
+      const std::size_t at = count[to]++ * inputs + to;
+      made.place[at] = static_cast<std::int32_t>(i);
+      made.weight[at] = weight;
+    };
+    add(axis.first[i], axis.first_weight[i]);
+    if (!axis.second.empty()) add(axis.second[i], axis.second_weight[i]);
+  }
+  return made;
+}
+
+// Behind the last element of `from` is a 0.
+LOOM_ISA_CLONES void gather(const Shares& shares, const float* from, std::int64_t count,
+                            float* __restrict to) {
+  const std::int32_t* place = shares.place.data();
+  const float* weight = shares.weight.data();
+  for (std::int64_t i = 0; i < count; ++i) to[i] = from[place[i]] * weight[i];
+  for (std::int64_t share = 1; share < shares.most; ++share) {
+    place += count;
+    weight += count;
+    for (std::int64_t i = 0; i < count; ++i) to[i] += from[place[i]] * weight[i];
   }
 }
 
-void resample_gradient(const Axis& rows, const Axis& columns, const float* grad, float* to) {
-  const std::int64_t length = columns.result();
+/// The way back along the columns is by shares.
+struct GradientAxes {
+  Axis rows;
+  std::int64_t columns, length;  ///< of the input and of the result
+  Shares shares;
+};
+
+void resample_gradient(const GradientAxes& axes, const float* grad, float* to) {
+  const Axis& rows = axes.rows;
+  const std::int64_t length = axes.length;
   float* const room = row_scratch(length, 2);
   const auto sums_of = [&](std::int64_t row) { return room + row % 2 * row_pitch(length); };
   const auto finish = [&](std::int64_t row) {
-    scatter(columns, sums_of(row), to + row * columns.input);
+    gather(axes.shares, sums_of(row), axes.columns, to + row * axes.columns);
     std::fill_n(sums_of(row), length, 0.F);
   };
   std::fill_n(room, 2 * row_pitch(length), 0.F);
@@ -145,70 +189,95 @@ void resample_gradient(const Axis& rows, const Axis& columns, const float* grad,
   for (std::size_t y = 0; y < rows.first.size(); ++y, grad += length) {
     for (; row < rows.first[y]; ++row) finish(row);
     add_row(grad, rows.first_weight[y], length, sums_of(rows.first[y]));
+    if (rows.second.empty()) continue;
     add_row(grad, rows.second_weight[y], length, sums_of(rows.second[y]));
   }
   for (; row < rows.input; ++row) finish(row);
 }
 
+// Samples may be parts of larger ones: the gradient of a concatenation has such.
 bool takes(const at::Tensor& result, const at::Tensor& input) {
-  const auto fits = [](const at::Tensor& tensor) {
-    return tensor.scalar_type() == at::kFloat && tensor.dim() == 4 && tensor.is_contiguous() &&
-           !tensor.is_neg() && tensor.numel() > 0 && tensor.size(-1) <= kMaxRowColumns &&
-           tensor.size(-2) < std::numeric_limits<std::int32_t>::max();
-  };
-  return fits(result) && fits(input);
-}
-
-template <auto kPlane>
-void launch_planes(const char* name, const at::Tensor& result, const at::Tensor& input, Axis rows,
-                   Axis columns, double element_cost) {
-  const auto kernel = [](const at::Tensor& to, const at::Tensor& from, const Axis& y_axis,
-                         const Axis& x_axis) {
-    const std::int64_t to_plane = to.size(1) * to.size(2), from_plane = from.size(1) * from.size(2);
-    for (std::int64_t plane = 0; plane < to.size(0); ++plane) {
-      kPlane(y_axis, x_axis, from.const_data_ptr<float>() + plane * from_plane,
-             to.mutable_data_ptr<float>() + plane * to_plane);
+  for (const at::Tensor* tensor : {&result, &input}) {
+    if (tensor->scalar_type() != at::kFloat || tensor->dim() != 4 || tensor->is_neg() ||
+        tensor->_is_zerotensor() || tensor->numel() == 0 || tensor->size(-1) > kMaxRowColumns ||
+        tensor->size(-2) >= std::numeric_limits<std::int32_t>::max()) {
+      return false;
     }
-  };
-  const std::int64_t elements =
-      std::max(rows.result(), rows.input) * std::max(columns.result(), columns.input);
-  const double cost = element_cost * static_cast<double>(elements);
-  launch(name, Rows{.leading = 2, .cut = 3, .cost = cost}, kernel, out(result), input,
-         std::move(rows), std::move(columns));
+  }
+  return result.is_contiguous() && input.select(0, 0).is_contiguous();
 }
 
-// The axes from the plane of the operator's input to that of its result.
-template <auto kPlane>
-void launch_mixed(const char* name, const at::Tensor& result, const at::Tensor& input,
-                  const at::Tensor& small, const at::Tensor& large, const Resampling& how,
-                  double element_cost) {
-  launch_planes<kPlane>(
-      name, result, input, axis(small.size(-2), large.size(-2), how.align_corners, how.scale_y),
-      axis(small.size(-1), large.size(-1), how.align_corners, how.scale_x), element_cost);
+/// Calls plane(from, to) for each of them. `cost` is that of an element of the larger plane.
+template <class Plane>
+void launch_planes(const char* name, const at::Tensor& result, const at::Tensor& input, double cost,
+                   Plane plane) {
+  const auto elements = [](const at::Tensor& tensor) { return tensor.size(2) * tensor.size(3); };
+  const std::int64_t to_plane = elements(result), from_plane = elements(input);
+  const std::int64_t planes = result.size(0) * result.size(1);
+  const std::int64_t block =
+      block_length(planes, cost * static_cast<double>(std::max(to_plane, from_plane)));
+  const auto run = [=](Grid& grid, const TensorRef& to_ref, const TensorRef& from_ref,
+                       const Plane& each) {
+    const std::int64_t channels = to_ref.sizes()[1], sample = from_ref.strides()[0];
+    const auto* const from = reinterpret_cast<const float*>(from_ref.data());
+    auto* const to = reinterpret_cast<float*>(to_ref.data());
+    grid.run((planes + block - 1) / block, [&](std::int64_t index) {
+      for (std::int64_t p = index * block; p < std::min(planes, (index + 1) * block); ++p) {
+        each(from + p / channels * sample + p % channels * from_plane, to + p * to_plane);
+      }
+    });
+  };
+  launch(name, Custom{}, run, out(result), input, std::move(plane));
+}
+
+void launch_gradient(const char* name, const at::Tensor& result, const at::Tensor& grad, Axis rows,
+                     const Axis& columns) {
+  GradientAxes axes{std::move(rows), columns.input, columns.result(), shares(columns)};
+  launch_planes(name, result, grad, kGradientCost,
+                [axes = std::move(axes)](const float* from, float* to) {
+                  resample_gradient(axes, from, to);
+                });
 }
 
 }  // namespace
 
 bool launch_bilinear(const char* name, const at::Tensor& result, const at::Tensor& input,
-                     const Resampling& resampling) {
+                     const Resampling& how) {
   if (!takes(result, input)) return false;
-  launch_mixed<resample>(name, result, input, input, result, resampling, kElementCost);
+  Axis rows = axis(input.size(2), result.size(2), how.align_corners, how.scale_y);
+  Axis columns = axis(input.size(3), result.size(3), how.align_corners, how.scale_x);
+  launch_planes(name, result, input, kElementCost,
+                [rows = std::move(rows), columns = std::move(columns)](
+                    const float* from, float* to) { resample(rows, columns, from, to); });
   return true;
 }
 
 bool launch_bilinear_gradient(const char* name, const at::Tensor& result, const at::Tensor& grad,
-                              const Resampling& resampling) {
+                              const Resampling& how) {
   if (!takes(result, grad)) return false;
-  launch_mixed<resample_gradient>(name, result, grad, result, grad, resampling, kGradientCost);
+  launch_gradient(name, result, grad,
+                  axis(result.size(2), grad.size(2), how.align_corners, how.scale_y),
+                  axis(result.size(3), grad.size(3), how.align_corners, how.scale_x));
   return true;
 }
 
 bool launch_nearest(const char* name, const at::Tensor& result, const at::Tensor& input, bool exact,
                     std::optional<double> scale_y, std::optional<double> scale_x) {
   if (!takes(result, input)) return false;
-  launch_planes<take_nearest>(name, result, input,
-                              nearest_axis(input.size(-2), result.size(-2), exact, scale_y),
-                              nearest_axis(input.size(-1), result.size(-1), exact, scale_x), 1.0);
+  Axis rows = nearest_axis(input.size(2), result.size(2), exact, scale_y);
+  Axis columns = nearest_axis(input.size(3), result.size(3), exact, scale_x);
+  launch_planes(name, result, input, 1.0,
+                [rows = std::move(rows), columns = std::move(columns)](
+                    const float* from, float* to) { take_nearest(rows, columns, from, to); });
+  return true;
+}
+
+bool launch_nearest_gradient(const char* name, const at::Tensor& result, const at::Tensor& grad,
+                             bool exact, std::optional<double> scale_y,
+                             std::optional<double> scale_x) {
+  if (!takes(result, grad)) return false;
+  launch_gradient(name, result, grad, nearest_axis(result.size(2), grad.size(2), exact, scale_y),
+                  nearest_axis(result.size(3), grad.size(3), exact, scale_x));
   return true;
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-// Bilinear and nearest resampling of contiguous float32 planes, with ATen's positions and weights:
-// along the rows first, each row of the input once; then rows are mixed. Thread: any.
+// Bilinear and nearest resampling of float32 samples of contiguous planes, with ATen's positions
+// and weights: along the rows first, each row of the input once; then rows are mixed. Thread: any.
 
 #include <ATen/core/Tensor.h>
 
@@ -28,5 +28,11 @@ struct Resampling {
 /// The gradient of launch_bilinear()'s input.
 [[nodiscard]] bool launch_bilinear_gradient(const char* name, const at::Tensor& result,
                                             const at::Tensor& grad, const Resampling& resampling);
+
+/// The gradient of launch_nearest()'s input.
+[[nodiscard]] bool launch_nearest_gradient(const char* name, const at::Tensor& result,
+                                           const at::Tensor& grad, bool exact,
+                                           std::optional<double> scale_y,
+                                           std::optional<double> scale_x);
 
 }  // namespace loom::ops
