@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/product/blocked_product.h"
 
+#include "loom/ops/product/bfloat16.h"
 #include "loom/ops/product/multiply.h"
 
 #include <ATen/ops/gelu.h>
@@ -35,8 +36,11 @@ constexpr std::int64_t kVectorBlockBytes = 512 * 1024;
 // A left operand of up to so many elements is transposed once, in pieces of so many inner ones.
 constexpr std::int64_t kMaxTurned = 4 << 20;
 constexpr std::int64_t kTurnedAtOnce = 128;
+// A right operand of up to so many elements is packed once, in pieces of so many.
+constexpr std::int64_t kMaxPacked = 8 << 20;
+constexpr std::int64_t kPackedAtOnce = 64 << 10;
 
-thread_local Scratch t_accumulators, t_turned, t_left_of_all;
+thread_local Scratch t_accumulators, t_turned, t_left_of_all, t_right_of_all;
 
 /// One product, or a batch of them: element i is `step` elements behind element i - 1.
 template <class T>
@@ -57,6 +61,7 @@ struct Problem {
   Operand<const T> addend, left, right;
   std::int64_t batch = 1;
   ProductOptions options;
+  const T* panels = nullptr;  ///< of the right operand, if they have been made for all blocks
 
   [[nodiscard]] std::int64_t rows() const noexcept { return result.first.rows; }
   [[nodiscard]] std::int64_t columns() const noexcept { return result.first.columns; }
@@ -197,8 +202,8 @@ void store(const float* from, const MatrixView<T>& result) {
   }
   if constexpr (std::is_same_v<T, BFloat16>) {
     for (std::int64_t i = 0; i < result.rows; ++i) {
-      round_to_bfloat16(from + i * result.columns, result.columns,
-                        result.data + i * result.row_stride);
+      store_sums(from + i * result.columns, nullptr, result.columns,
+                 result.data + i * result.row_stride);
     }
   }
 }
@@ -214,7 +219,8 @@ struct Part {
   MatrixView<T> result;
   MatrixView<const T> addend, left, right;
   double beta;
-  bool continues = false;  ///< the result has a sum in it that this is added to
+  bool continues = false;     ///< the result has a sum in it that this is added to
+  const T* panels = nullptr;  ///< of the right operand, if they have been made
 
   [[nodiscard]] bool added() const noexcept { return addend.data != nullptr && beta != 0; }
   [[nodiscard]] Part cut(std::int64_t row, std::int64_t column, std::int64_t rows,
@@ -224,7 +230,8 @@ struct Part {
             left.part(row, 0, rows, left.columns),
             right.part(0, column, right.rows, columns),
             beta,
-            continues};
+            continues,
+            panels == nullptr ? nullptr : panels + column / kPanel * panel_elements<T>(right.rows)};
   }
 };
 
@@ -234,16 +241,51 @@ void run_in_place(const Part<float>& p) {
   multiply(p.left, p.right, p.result.data, p.result.row_stride, p.added() || p.continues);
 }
 
-// The right operand is packed as a whole: what a few rows sum up to is stored while it is in L1.
+// What will be stored, so that it is in the cache by then.
+void prefetch(const MatrixView<BFloat16>& result) {
+  for (std::int64_t i = 0; i < result.rows; ++i) {
+    const BFloat16* row = result.data + i * result.row_stride;
+    for (std::int64_t j = 0; j < result.columns; j += 32) __builtin_prefetch(row + j, 1);
+  }
+}
+
+// A panel's sums are rounded while they are in L1.
+void run_tile(const Part<BFloat16>& whole, const PackedRight<BFloat16>& packed) {
+  const MatrixView<const BFloat16> left = dense_rows(whole.left);
+  float* to = t_accumulators.get<float>(kTileRows * kPanel);
+  const bool bias = whole.added() && is_bias(whole.addend, whole.beta);
+  for (std::int64_t column = 0; column < whole.result.columns; column += kPanel) {
+    const std::int64_t columns = std::min(kPanel, whole.result.columns - column);
+    const Part<BFloat16> p = whole.cut(0, column, whole.result.rows, columns);
+    const bool add = p.added() && !bias;
+    if (add) initialise(p.addend, p.beta, to, kPanel);
+    prefetch(p.result);
+    packed.multiply_panel(left, column, to, kPanel, add);
+    for (std::int64_t i = 0; i < p.result.rows; ++i) {
+      store_sums(to + i * kPanel, bias ? p.addend.data : nullptr, columns,
+                 p.result.data + i * p.result.row_stride);
+    }
+  }
+}
+
+// The right operand is packed as a whole: what a few rows sum up to is stored while it is near.
 template <class T>
 void run_in_tiles(const Part<T>& whole) {
   for (std::int64_t column = 0; column < whole.right.columns; column += kMaxColumns) {
     const std::int64_t columns = std::min(kMaxColumns, whole.right.columns - column);
-    const PackedRight<T> packed(whole.right.part(0, column, whole.right.rows, columns),
-                                whole.left.rows);
-    for (std::int64_t row = 0; row < whole.left.rows; row += kTileRows) {
-      const std::int64_t rows = std::min(kTileRows, whole.left.rows - row);
-      const Part<T> p = whole.cut(row, column, rows, columns);
+    const Part<T> strip = whole.cut(0, column, whole.result.rows, columns);
+    const PackedRight<T> packed = strip.panels != nullptr
+                                      ? PackedRight<T>(strip.panels, strip.right.rows, columns)
+                                      : PackedRight<T>(strip.right, strip.left.rows);
+    for (std::int64_t row = 0; row < strip.left.rows; row += kTileRows) {
+      const std::int64_t rows = std::min(kTileRows, strip.left.rows - row);
+      const Part<T> p = strip.cut(row, 0, rows, columns);
+      if constexpr (std::is_same_v<T, BFloat16>) {
+        if (p.result.row_major()) {
+          run_tile(p, packed);
+          continue;
+        }
+      }
       float* to = t_accumulators.get<float>(rows * columns);
       if (p.added()) initialise(p.addend, p.beta, to, columns);
       packed.multiply(p.left, to, columns, p.added());
@@ -314,6 +356,38 @@ void turn_left(Grid& grid, Problem<T>& p) {
   p.left.first = {to, from.rows, from.columns, ld, 1};
 }
 
+// Packs a right operand that several blocks of rows need, for all of them.
+template <class T>
+void pack_right(Grid& grid, Problem<T>& p) {
+  const MatrixView<const T> from = p.right.first;
+  if (from.rows > kMaxInner<T> || from.rows * from.columns > kMaxPacked) return;
+  const std::int64_t panel = panel_elements<T>(from.rows);
+  T* to = t_right_of_all.get<T>(parts(from.columns, kPanel) * panel);
+  // In the direction in which the operand is read as it lies.
+  if (from.row_major()) {
+    const std::int64_t rows = std::max<std::int64_t>(kPackedAtOnce / from.columns / 2 * 2, 2);
+    grid.run(
+        parts(from.rows, rows),
+        [&](std::int64_t index) {
+          const std::int64_t row = index * rows;
+          pack_panels(from, row, std::min(rows, from.rows - row), to);
+        },
+        RunBy::kAny);
+  } else {
+    const std::int64_t panels = std::max<std::int64_t>(kPackedAtOnce / from.rows / kPanel, 1);
+    const std::int64_t columns = panels * kPanel;
+    grid.run(
+        parts(from.columns, columns),
+        [&](std::int64_t index) {
+          const std::int64_t column = index * columns;
+          pack_panels(from.part(0, column, from.rows, std::min(columns, from.columns - column)), 0,
+                      from.rows, to + index * panels * panel);
+        },
+        RunBy::kAny);
+  }
+  p.panels = to;
+}
+
 // Other addends and activations are ATen's work.
 template <class T>
 RunBy run_by(const Problem<T>& p) {
@@ -334,6 +408,9 @@ void run(Grid& grid, Problem<T> p) {
   const Block block = block_of(p);
   const std::int64_t down = parts(p.rows(), block.rows);
   const std::int64_t across = parts(p.columns(), block.columns);
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    if (p.batch == 1 && down > 1 && p.result.first.row_major()) pack_right(grid, p);
+  }
   const auto run_block = [&](std::int64_t index) {
     const std::int64_t column = index % across * block.columns;
     const std::int64_t row = index / across % down * block.rows;
@@ -342,7 +419,8 @@ void run(Grid& grid, Problem<T> p) {
     const std::int64_t columns = std::min(block.columns, p.columns() - column);
     for (std::int64_t i = first; i < std::min(first + block.items, p.batch); ++i) {
       const Part<T> whole{p.result.item(i), p.addend.item(i), p.left.item(i),
-                          p.right.item(i),  p.options.beta,   p.options.sums_batch && i > first};
+                          p.right.item(i),  p.options.beta,   p.options.sums_batch && i > first,
+                          p.panels};
       const Part<T> part = whole.cut(row, column, rows, columns);
       run_part(part);
       if (p.options.activation != ProductActivation::kNone) {
