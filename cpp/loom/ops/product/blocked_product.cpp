@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <utility>
 
 namespace loom::ops {
@@ -30,8 +31,10 @@ constexpr std::int64_t kFewRows = 64;
 // Accumulators that are not the result itself stay within L2.
 constexpr std::int64_t kMaxAccumulators = 512 * 128;
 
-// Bytes of a matrix that a block of a vector's product reads.
-constexpr std::int64_t kVectorBlockBytes = 512 * 1024;
+// A vector times a matrix of up to so many bytes is one core's (9 us); a larger one is cut into
+// blocks of so many, a power of two of them, so that cores get even shares.
+constexpr std::int64_t kWholeMatrixBytes = 512 * 1024;
+constexpr std::int64_t kVectorBlockBytes = 128 * 1024;
 
 // A left operand of up to so many elements is transposed once, in pieces of so many inner ones.
 constexpr std::int64_t kMaxTurned = 4 << 20;
@@ -123,8 +126,10 @@ Block block_of(const Problem<T>& p) {
   const double work = item * static_cast<double>(p.batch);
   if (rows == 1 && p.batch == 1 && p.right.first.column_major()) {
     // One reads the matrix from memory or a far cache, and once.
-    const std::int64_t bytes = p.inner() * static_cast<std::int64_t>(sizeof(T));
-    return {1, 1, std::max<std::int64_t>(kVectorBlockBytes / bytes, 16)};
+    const std::int64_t bytes = p.inner() * columns * static_cast<std::int64_t>(sizeof(T));
+    if (bytes <= kWholeMatrixBytes) return {1, 1, columns};
+    const auto pieces = static_cast<std::uint64_t>(parts(bytes, kVectorBlockBytes));
+    return {1, 1, cut(columns, static_cast<std::int64_t>(std::bit_ceil(pieces)), 4)};
   }
   if (work < 2 * kLeastBlock) return {p.batch, rows, columns};
   if (p.batch > 1 && !p.options.sums_batch &&
