@@ -64,7 +64,8 @@ void store_sums(const float* sums, const c10::BFloat16* addend, std::int64_t cou
   std::int64_t i = 0;
   // Masks are dear in stores.
   for (; i + kLanes <= count; i += kLanes) {
-    const __m512i added = addend == nullptr ? _mm512_setzero_si512() : _mm512_loadu_si512(addend + i);
+    const __m512i added =
+        addend == nullptr ? _mm512_setzero_si512() : _mm512_loadu_si512(addend + i);
     const __m512 low = _mm512_loadu_ps(sums + i), high = _mm512_loadu_ps(sums + i + kLanes / 2);
     _mm512_storeu_si512(to + i, rounded_sums(low, high, added));
   }

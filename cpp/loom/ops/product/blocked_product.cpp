@@ -39,8 +39,10 @@ constexpr std::int64_t kVectorBlockBytes = 128 * 1024;
 // A left operand of up to so many elements is transposed once, in pieces of so many inner ones.
 constexpr std::int64_t kMaxTurned = 4 << 20;
 constexpr std::int64_t kTurnedAtOnce = 128;
-// A right operand of up to so many elements is packed once, in pieces of so many.
+// A right operand of up to so many elements is packed once, in pieces of so many, if that saves the
+// packing of more: cores have to wait for each other in between.
 constexpr std::int64_t kMaxPacked = 8 << 20;
+constexpr std::int64_t kLeastSaved = 1 << 20;
 constexpr std::int64_t kPackedAtOnce = 64 << 10;
 
 thread_local Scratch t_accumulators, t_turned, t_left_of_all, t_right_of_all;
@@ -363,9 +365,11 @@ void turn_left(Grid& grid, Problem<T>& p) {
 
 // Packs a right operand that several blocks of rows need, for all of them.
 template <class T>
-void pack_right(Grid& grid, Problem<T>& p) {
+void pack_right(Grid& grid, Problem<T>& p, std::int64_t blocks) {
   const MatrixView<const T> from = p.right.first;
-  if (from.rows > kMaxInner<T> || from.rows * from.columns > kMaxPacked) return;
+  const std::int64_t elements = from.rows * from.columns;
+  if (from.rows > kMaxInner<T> || elements > kMaxPacked) return;
+  if ((blocks - 1) * elements < kLeastSaved) return;
   const std::int64_t panel = panel_elements<T>(from.rows);
   T* to = t_right_of_all.get<T>(parts(from.columns, kPanel) * panel);
   // In the direction in which the operand is read as it lies.
@@ -414,7 +418,7 @@ void run(Grid& grid, Problem<T> p) {
   const std::int64_t down = parts(p.rows(), block.rows);
   const std::int64_t across = parts(p.columns(), block.columns);
   if constexpr (std::is_same_v<T, BFloat16>) {
-    if (p.batch == 1 && down > 1 && p.result.first.row_major()) pack_right(grid, p);
+    if (p.batch == 1 && p.result.first.row_major()) pack_right(grid, p, down);
   }
   const auto run_block = [&](std::int64_t index) {
     const std::int64_t column = index % across * block.columns;
