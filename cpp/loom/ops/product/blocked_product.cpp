@@ -238,7 +238,7 @@ struct Part {
             right.part(0, column, right.rows, columns),
             beta,
             continues,
-            panels == nullptr ? nullptr : panels + column / kPanel * panel_elements<T>(right.rows)};
+            panels == nullptr ? nullptr : panels + column / kPanel * panel_step<T>(right.rows)};
   }
 };
 
@@ -370,7 +370,7 @@ void pack_right(Grid& grid, Problem<T>& p, std::int64_t blocks) {
   const std::int64_t elements = from.rows * from.columns;
   if (from.rows > kMaxInner<T> || elements > kMaxPacked) return;
   if ((blocks - 1) * elements < kLeastSaved) return;
-  const std::int64_t panel = panel_elements<T>(from.rows);
+  const std::int64_t panel = panel_step<T>(from.rows);
   T* to = t_right_of_all.get<T>(parts(from.columns, kPanel) * panel);
   // In the direction in which the operand is read as it lies.
   if (from.row_major()) {

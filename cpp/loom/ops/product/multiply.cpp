@@ -147,7 +147,7 @@ void pack_panels(const MatrixView<const T>& right, std::int64_t first_row, std::
     for (std::int64_t j = 0; j < right.columns; j += kPanel) {
       const std::int64_t width = std::min(kPanel, right.columns - j);
       pack_panel(right.part(k, j, depth, width),
-                 panels + j / kPanel * panel_elements<T>(right.rows) + k * kPanel);
+                 panels + j / kPanel * panel_step<T>(right.rows) + k * kPanel);
     }
   }
 }
@@ -178,7 +178,7 @@ PackedRight<T>::PackedRight(const MatrixView<const T>& right, std::int64_t left_
     if (right.row_major() && (near || left_rows <= kDirectRows)) return;
   }
   const std::int64_t panels = (right.columns + kPanel - 1) / kPanel;
-  panel_step_ = panel_elements<T>(right.rows);
+  panel_step_ = panel_step<T>(right.rows);
   T* packed = t_right.get<T>(panels * panel_step_);
   pack_panels(right, 0, right.rows, packed);
   data_ = packed;
@@ -187,7 +187,7 @@ PackedRight<T>::PackedRight(const MatrixView<const T>& right, std::int64_t left_
 
 template <class T>
 PackedRight<T>::PackedRight(const T* panels, std::int64_t inner, std::int64_t columns)
-    : data_(panels), columns_(columns), panel_step_(panel_elements<T>(inner)), ld_(kPanel) {}
+    : data_(panels), columns_(columns), panel_step_(panel_step<T>(inner)), ld_(kPanel) {}
 
 template <class T>
 void PackedRight<T>::multiply_panel(const MatrixView<const T>& left, std::int64_t column, float* to,

@@ -80,15 +80,15 @@ template <class T>
 void multiply(const MatrixView<const T>& left, const MatrixView<const T>& right, float* to,
               std::int64_t ld, bool add);
 
-/// A right operand as panels of kPanel columns, each of panel_elements() elements. Rows
-/// [first_row, first_row + rows) are packed, of `inner` in all, so that several threads can share
-/// the work. Requires: for bfloat16 even numbers of rows.
+/// A right operand as panels of kPanel columns, panel_step() elements from one to the next. Rows
+/// [first_row, first_row + rows) of it are packed, so that several threads can share the work.
+/// Requires: for bfloat16 even numbers of rows.
 template <class T>
 void pack_panels(const MatrixView<const T>& right, std::int64_t first_row, std::int64_t rows,
                  T* panels);
 /// Some cache lines more than there are elements, so that panels do not meet in the same sets.
 template <class T>
-[[nodiscard]] constexpr std::int64_t panel_elements(std::int64_t inner) noexcept {
+[[nodiscard]] constexpr std::int64_t panel_step(std::int64_t inner) noexcept {
   return kPanel * inner + 256 / static_cast<std::int64_t>(sizeof(T));
 }
 
