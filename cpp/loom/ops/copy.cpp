@@ -34,15 +34,17 @@ bool same_bytes(const TensorRef& destination, const TensorRef& source) {
 void copy_dense(Grid& grid, const TensorRef& destination, const TensorRef& source) {
   const std::size_t bytes = static_cast<std::size_t>(destination.numel()) * destination.itemsize();
   const bool streaming = bytes >= kStreamingBytes;
-  // Whole pages to a block; one block while a core's cache holds it.
-  constexpr std::size_t kBlock = std::size_t{1} << 20;
-  const auto blocks = static_cast<std::int64_t>((bytes + kBlock - 1) / kBlock);
+  // Whole pages to a block. One block while a core's cache holds it, then an even share for each
+  // core.
+  constexpr std::size_t kWhole = std::size_t{1} << 20, kPiece = std::size_t{256} << 10;
+  const std::size_t length = bytes <= kWhole || streaming ? kWhole : kPiece;
+  const auto blocks = static_cast<std::int64_t>((bytes + length - 1) / length);
   grid.run(
       blocks,
       [&](std::int64_t block) {
-        const std::size_t begin = static_cast<std::size_t>(block) * kBlock;
+        const std::size_t begin = static_cast<std::size_t>(block) * length;
         copy_bytes(destination.data() + begin, source.data() + begin,
-                   std::min(kBlock, bytes - begin), streaming);
+                   std::min(length, bytes - begin), streaming);
       },
       RunBy::kAny);
 }
