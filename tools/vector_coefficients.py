@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Prints the coefficients of cpp/loom/fusion/vector_formulas.h and erf_table.h.
+"""Prints the coefficients of cpp/loom/fusion/vector_formulas.h, erf_table.h and cdf_table.h.
 
 Needs mpmath and numpy.
 
@@ -109,7 +109,26 @@ def error_function() -> None:
         show(f"erf at {k}/4", (fit[0], [first, *fit[1]]))
 
 
+def normal_distribution() -> None:
+    """The columns of the table, by their numbers modulo 32, and its rows."""
+    scale, columns = mp.mpf("2.8"), {-16: [0.0] * 5, 15: [1.0] + [0.0] * 4}
+    for n in range(-15, 15):
+        centre = n / scale
+        error, columns[n] = minimax(
+            lambda x, centre=centre: mp.ncdf(centre + x),
+            lambda x, centre=centre: 1 / mp.ncdf(centre + x),
+            range(5),
+            -0.1787,
+            0.1787,
+        )
+        print(f"normal distribution at {n} / {scale}: error 2^{np.log2(error):.1f}")
+    for power in range(5):
+        row = [columns[n if n < 16 else n - 32][power] for n in range(32)]
+        print("   ", ", ".join(f"{v:.9g}F" for v in row))
+
+
 if __name__ == "__main__":
     exponentials()
     logarithms()
     error_function()
+    normal_distribution()

@@ -11,9 +11,11 @@
 #include "support/random_body.h"
 #include "support/reference_kernel.h"
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <thread>
@@ -336,6 +338,36 @@ TEST_P(JitTest, MoreMasksThanRegisters) {
   expect_same(body, {.rows = 2, .columns = 100});
 }
 
+/// What `kernel` stores of `x` as bfloat16.
+std::vector<std::uint16_t> stored(const Kernel& kernel, std::vector<float>& x) {
+  std::vector<std::uint16_t> result(x.size());
+  const Place inputs[] = {{reinterpret_cast<std::byte*>(x.data()), 0}};
+  const Place outputs[] = {{reinterpret_cast<std::byte*>(result.data()), 0}};
+  const auto columns = static_cast<std::int64_t>(x.size());
+  testing::AlignedBytes scratch(kernel.scratch_bytes(columns));
+  kernel.run({1, columns, inputs, outputs, nullptr, scratch.data()});
+  return result;
+}
+
+// Of each sign and exponent, at and beside the middle between two neighbours: numbers that are not
+// normal, infinities and NaNs too, alone in their vectors and beside others.
+TEST_P(JitTest, BFloat16IsRoundedToNearestEven) {
+  const Body body{.inputs = {{}}, .outputs = {{.value = 0, .dtype = DType::kBFloat16}}};
+  const auto kernel = make(body), expected = make_interpreter(body);
+  ASSERT_NE(kernel, nullptr);
+  std::vector<float> x;
+  for (std::uint32_t high = 0; high <= 0xFFFF; ++high) {
+    for (const std::uint32_t low : {0x0U, 0x1U, 0x7FFFU, 0x8000U, 0x8001U, 0xFFFFU}) {
+      x.push_back(std::bit_cast<float>(high << 16 | low));
+    }
+  }
+  EXPECT_EQ(stored(*kernel, x), stored(*expected, x));
+  for (std::size_t i = 0; i < x.size(); i += 37) {
+    if (i % 16 != 0) x[i - i % 16 + 15] = 0x1p-140F;
+  }
+  EXPECT_EQ(stored(*kernel, x), stored(*expected, x));
+}
+
 TEST_P(JitTest, ValuesOutliveCalls) {
   if (GetParam() != simd_level()) GTEST_SKIP() << "functions are for the widest instructions only";
   for (const Type type : {Type::kFloat, Type::kDouble}) {
@@ -345,8 +377,8 @@ TEST_P(JitTest, ValuesOutliveCalls) {
   }
 }
 
-constexpr Op kFormulas[] = {Op::kExp,   Op::kExp2, Op::kExpm1, Op::kLog,  Op::kLog2,
-                            Op::kLog1p, Op::kTanh, Op::kErf,   Op::kHypot};
+constexpr Op kFormulas[] = {Op::kExp,   Op::kExp2, Op::kExpm1, Op::kLog,   Op::kLog2,
+                            Op::kLog1p, Op::kTanh, Op::kErf,   Op::kHypot, Op::kNormalCdf};
 
 // Functions that are made of others in line: alone, beside 64-bit values, which halve the lanes, of
 // one value a row, and more of them than a body has room for.
@@ -372,7 +404,8 @@ TEST_P(JitTest, MoreFormulasThanThereIsRoomFor) {
   for (const int count : {5, 12, 13, 14, 40}) {
     Body body{.inputs = {{}}};
     for (int i = 0; i < count; ++i) {
-      body.instructions.push_back(step(kFormulas[static_cast<std::size_t>(i) % 9], i, 0));
+      body.instructions.push_back(
+          step(kFormulas[static_cast<std::size_t>(i) % std::size(kFormulas)], i, 0));
     }
     body.outputs = {{.value = static_cast<ValueId>(count)}};
     expect_same(body, {.rows = 2, .columns = 200});

@@ -144,6 +144,29 @@ TEST(HypotTest, SpecialNumbersAreRight) {
   }
 }
 
+// Of each bfloat16: what it is made for.
+TEST(NormalCdfTest, IsAsNearAsBFloat16Tells) {
+  if (simd_level() == SimdLevel::kScalar) GTEST_SKIP() << "this is the C++ library's function";
+  std::vector<float> x(1 << 16);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    x[i] = std::bit_cast<float>(static_cast<std::uint32_t>(i << 16));
+  }
+  const std::vector<float> result = computed(Op::kNormalCdf, x, x);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double exact = std::erfc(-double{x[i]} * M_SQRT1_2) / 2;
+    if (std::isnan(x[i])) {
+      EXPECT_TRUE(std::isnan(result[i]));
+    } else if (x[i] > -3.2F) {
+      EXPECT_NEAR(result[i], exact, exact * 0x1p-15) << x[i];
+    } else {
+      EXPECT_NEAR(result[i], exact, exact * 0x1p-11 + 3e-8) << x[i];
+    }
+    if (std::fabs(x[i]) > 5.6F) {
+      EXPECT_EQ(result[i], x[i] > 0 ? 1.0F : 0.0F) << x[i];
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Functions, VectorFormulasTest,
     ::testing::Values(Case{Op::kExp, std::exp, 0.9}, Case{Op::kExp2, std::exp2, 1.0},

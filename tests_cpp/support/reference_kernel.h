@@ -145,6 +145,8 @@ T function_of(Op op, T a, T b) {
       return std::erf(a);
     case Op::kErfc:
       return std::erfc(a);
+    case Op::kNormalCdf:
+      return std::erfc(a * static_cast<T>(-0.70710678118654752)) / 2;
     case Op::kLgamma:
       return static_cast<T>(::lgamma_r(a, &sign));
     case Op::kPow:

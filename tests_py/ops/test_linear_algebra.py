@@ -58,7 +58,7 @@ def laid_out(matrix, transposed):
 
 
 # Rows, inner, columns: one block and several, tails, more inner elements than are packed at once,
-# few rows, and vectors.
+# panels that blocks share, few rows, and vectors.
 BLOCKS = [
     (33, 70, 46),
     (130, 2300, 200),
@@ -67,6 +67,7 @@ BLOCKS = [
     (20, 64, 300),
     (48, 600, 900),
     (400, 520, 640),
+    (1100, 600, 702),
     (1, 300, 2200),
     (200, 300, 1),
     (1, 50, 1),
@@ -103,12 +104,16 @@ def test_batches_in_blocks(batch, dtype):
     agrees(torch.baddbmm, numbers(130, 1, dtype=dtype), a, b)
 
 
-def test_bfloat16_is_rounded_once():
+@pytest.mark.parametrize("rows", [90, 1090])
+def test_bfloat16_is_rounded_once(rows):
     generator = torch.Generator().manual_seed(6)
-    a, b = (torch.randint(-9, 9, (90, 90), generator=generator).bfloat16() for _ in range(2))
-    exact = (a.double() @ b.double()).bfloat16()
+    a, b = (torch.randint(-9, 9, (n, 90), generator=generator).bfloat16() for n in (rows, 90))
+    c = torch.randint(-999, 999, (90,), generator=generator) / 4
+    product, c = a.double() @ b.double(), c.bfloat16()
     for right in (b, laid_out(b, True)):
-        assert torch.equal(torch.mm(a.to("loom"), right.to("loom")).cpu(), exact)
+        on_loom = a.to("loom"), right.to("loom")
+        assert torch.equal(torch.mm(*on_loom).cpu(), product.bfloat16())
+        assert torch.equal(torch.addmm(c.to("loom"), *on_loom).cpu(), (product + c).bfloat16())
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

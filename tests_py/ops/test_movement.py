@@ -131,3 +131,22 @@ def test_a_captured_concatenation_is_replayed():
         x.fill_(factor)
         graph.replay()
         assert torch.equal(joined, torch.cat([x, y], 1))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+@pytest.mark.parametrize("shape", [(), (3,), (37, 53), (300, 1000)])
+def test_stacked_along_the_last_dimension(shape, count, width):
+    parts = [numbers(shape, WIDTHS[width]) + i for i in range(count)]
+    on_loom = [part.to("loom") for part in parts]
+    same(torch.stack(on_loom, -1), torch.stack(parts, -1))
+    if len(shape) == 2:
+        same(torch.stack([p.mT for p in on_loom], -1), torch.stack([p.mT for p in parts], -1))
+
+
+def test_stacked_parts_of_which_one_is_conjugated_or_of_another_dtype():
+    x = numbers((50, 60), torch.complex64)
+    y = x.to("loom")
+    same(torch.stack([y, y.conj()], -1), torch.stack([x, x.conj()], -1))
+    same(torch.stack([y, y.real], -1), torch.stack([x, x.real], -1))
+    same(torch.stack([y, y.expand(50, 60)[::1]], -1), torch.stack([x, x], -1))

@@ -72,6 +72,8 @@ enum class Op : std::uint8_t {
   kErf,
   kErfc,
   kErfinv,
+  kNormalCdf,  ///< (1 + erf(a / sqrt 2)) / 2; of kFloat only as near as bfloat16 tells
+               ///< (cdf_table.h)
   kLgamma,
   // Of kFloat: to the nearest value of a narrower type, ties to even.
   kRoundHalf,
@@ -144,6 +146,7 @@ enum class Op : std::uint8_t {
   kExponent,  ///< floor(log2 |a|); of 0 and infinity the logarithm itself
   kFraction,  ///< |a| 2^-n in [3/4, 3/2); NaN for negative a, 1 for 0 and infinity
   kErfTerm,   ///< of erf_table.h: row b, which is no operand here, column by the lowest bits of a
+  kCdfTerm,   ///< the same of cdf_table.h
 };
 
 inline constexpr std::int64_t kReductionLanes = 64;

@@ -4,6 +4,7 @@
 // The operations of vector_formulas.h on registers. Included by files compiled for one instruction
 // set, after its simd_*.h.
 
+#include "loom/fusion/cdf_table.h"
 #include "loom/fusion/erf_table.h"
 
 namespace loom::fusion {
@@ -43,6 +44,11 @@ struct SimdMath {
   }
   LOOM_INLINE Vector erf_term(Vector which, int i) {
     return _mm512_permutexvar_ps(_mm512_castps_si512(which), _mm512_load_ps(kErfTable.terms[i]));
+  }
+  LOOM_INLINE Vector cdf_term(Vector which, int i) {
+    const float* row = kCdfTable.terms[i];
+    return _mm512_permutex2var_ps(_mm512_load_ps(row), _mm512_castps_si512(which),
+                                  _mm512_load_ps(row + 16));
   }
   LOOM_INLINE Mask lt(Vector a, Vector b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
   LOOM_INLINE Vector select(Mask mask, Vector a, Vector b) {
@@ -113,11 +119,19 @@ struct SimdMath {
   }
 
   /// Of 16 numbers those that the lowest 4 bits choose.
-  LOOM_INLINE Vector erf_term(Vector which, int i) {
+  LOOM_INLINE Vector choose(const float* numbers, Vector which) {
     const __m256i index = _mm256_castps_si256(which);
-    const Vector low = _mm256_permutevar8x32_ps(_mm256_load_ps(kErfTable.terms[i]), index);
-    const Vector high = _mm256_permutevar8x32_ps(_mm256_load_ps(kErfTable.terms[i] + 8), index);
+    const Vector low = _mm256_permutevar8x32_ps(_mm256_load_ps(numbers), index);
+    const Vector high = _mm256_permutevar8x32_ps(_mm256_load_ps(numbers + 8), index);
     return _mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32(index, 28)));
+  }
+  LOOM_INLINE Vector erf_term(Vector which, int i) { return choose(kErfTable.terms[i], which); }
+  /// Of 32.
+  LOOM_INLINE Vector cdf_term(Vector which, int i) {
+    const float* row = kCdfTable.terms[i];
+    const __m256i fifth_bit = _mm256_slli_epi32(_mm256_castps_si256(which), 27);
+    return _mm256_blendv_ps(choose(row, which), choose(row + 16, which),
+                            _mm256_castsi256_ps(fifth_bit));
   }
 };
 

@@ -9,7 +9,8 @@
 // parts of functions (Op::kLeast and after it). Coefficients are minimax for the relative error of
 // the result (tools/vector_coefficients.py prints them). Largest errors, in units of the last
 // place, over every 61st float: exp 0.88, exp2 0.94, expm1 1.61, log 1.20, log2 1.98, log1p 1.20,
-// tanh 1.85, erf 1.38, hypot 1.2 (tests_cpp/fusion/vector_formulas_test.cpp).
+// tanh 1.85, erf 1.38, hypot 1.2 (tests_cpp/fusion/vector_formulas_test.cpp); the normal
+// distribution's is for bfloat16 (cdf_table.h).
 // Thread: any.
 
 #include "loom/fusion/op.h"
@@ -138,6 +139,26 @@ struct Formula<Op::kErf> {
     const Vector first = m.select(m.lt(m.number(0.125F), size), m.erf_term(which, 0), size);
     sum = m.mul_add(sum, x, first);
     return m.copysign(m.least(m.number(1.0F), sum), a);
+  }
+};
+
+// A polynomial at the multiple of 1 / 2.8 that is nearest. Beyond the bounds it is 0 or 1.
+template <>
+struct Formula<Op::kNormalCdf> {
+  static constexpr bool kExists = true;
+  static constexpr int kTerms = 5;
+
+  template <class Math, class Vector>
+  [[gnu::always_inline]] static Vector apply(Math& m, Vector a) {
+    // A number so large that its last bit is 1.
+    const Vector shift = m.number(12582912.0F);
+    const Vector x = m.greatest(m.number(-5.7F), m.least(m.number(5.4F), a));
+    const Vector which = m.mul_add(x, m.number(2.8F), shift);
+    const Vector rest = m.mul_add(m.sub(which, shift), m.number(-1 / 2.8F), x);
+    Vector sum = m.cdf_term(which, kTerms - 1);
+#pragma GCC unroll 8
+    for (int i = kTerms - 2; i >= 0; --i) sum = m.mul_add(sum, rest, m.cdf_term(which, i));
+    return sum;
   }
 };
 

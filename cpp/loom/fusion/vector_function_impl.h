@@ -41,6 +41,8 @@ VectorFunction find_vector_function(Op op) {
 #undef LOOM_CASE
     case Op::kErfinv:
       return function_of<Op::kErfinv, Vector>();
+    case Op::kNormalCdf:
+      return function_of<Op::kNormalCdf, Vector>();
     default:
       return nullptr;
   }

@@ -121,6 +121,19 @@ LOOM_SLEEF_ANGLE(LOOM_DEFINE)
 #undef LOOM_DEFINE
 
 template <>
+struct VectorMath<Op::kNormalCdf> {
+  static constexpr int kOperands = 1;
+
+  static FloatVector apply(FloatVector a) {
+    SimdMath math;
+    return Formula<Op::kNormalCdf>::apply(math, a);
+  }
+  static DoubleVector apply(DoubleVector a) {
+    return LOOM_SLEEF_DOUBLE(erfc, _u15)(a * -0.70710678118654752) * 0.5;
+  }
+};
+
+template <>
 struct VectorMath<Op::kErfinv> {
   static constexpr int kOperands = 1;
 

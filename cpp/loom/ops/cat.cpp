@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Concatenation: each tensor is copied to its place in the result, all of them in one grid.
+#include "loom/ops/movement/interleave.h"
 #include "loom/ops/movement/strided_copy.h"
 #include "loom/ops/structured.h"
 
@@ -18,6 +19,7 @@ namespace {
 
 // Less than this is not worth another core.
 constexpr std::size_t kBlockBytes = std::size_t{64} << 10;
+constexpr std::size_t kInterleavedBytes = std::size_t{256} << 10;
 
 struct CatCommand {
   TensorRef output;
@@ -26,13 +28,18 @@ struct CatCommand {
 
   void operator()() {
     Queue& queue = *Queue::current();
+    if (takes_turns()) return interleave(queue);
     if (block_ends_.empty()) place();
+    const bool moves = std::all_of(places_.begin(), places_.end(),
+                                   [](const Place& place) { return place.copy.has_value(); });
+    const auto run_block = [&](std::int64_t block) {
+      const auto index = static_cast<std::size_t>(block);
+      for (std::size_t i = index == 0 ? 0 : block_ends_[index - 1]; i < block_ends_[index]; ++i)
+        copy(pieces_[i]);
+    };
     Grid(queue.cores(), queue.id().priority)
-        .run(static_cast<std::int64_t>(block_ends_.size()), [&](std::int64_t block) {
-          const auto index = static_cast<std::size_t>(block);
-          for (std::size_t i = index == 0 ? 0 : block_ends_[index - 1]; i < block_ends_[index]; ++i)
-            copy(pieces_[i]);
-        });
+        .run(static_cast<std::int64_t>(block_ends_.size()), run_block,
+             moves ? RunBy::kAny : RunBy::kDevice);
   }
   void accesses(AccessList& list) const {
     output.append_access(list, true);
@@ -50,6 +57,32 @@ struct CatCommand {
     std::int64_t offset;  // in the result, along `dim`
     std::optional<StridedCopy> copy;
   };
+
+  /// Dense tensors with one element each along the last dimension: stacked along it.
+  [[nodiscard]] bool takes_turns() const {
+    const auto suits = [&](const TensorRef& input) {
+      return input.dtype() == output.dtype() && input.is_contiguous() && !input.conj() &&
+             !input.neg() && input.sizes()[dim] == 1;
+    };
+    return dim == output.dim() - 1 && output.is_contiguous() && !output.conj() && !output.neg() &&
+           can_interleave(output.itemsize()) && std::all_of(inputs.begin(), inputs.end(), suits);
+  }
+
+  void interleave(Queue& queue) const {
+    std::vector<const std::byte*> sources;
+    for (const TensorRef& input : inputs) sources.push_back(input.data());
+    const std::int64_t count = inputs.front().numel();
+    const std::size_t bytes = sources.size() * output.itemsize();
+    const auto length = std::max<std::int64_t>(kInterleavedBytes / bytes, 1);
+    Grid(queue.cores(), queue.id().priority)
+        .run((count + length - 1) / length,
+             [&](std::int64_t block) {
+               const std::int64_t begin = block * length;
+               interleave_elements(sources, output.itemsize(), begin,
+                                   std::min(begin + length, count), output.data());
+             },
+             RunBy::kAny);
+  }
 
   void place() {
     const std::size_t total = static_cast<std::size_t>(output.numel()) * output.itemsize();

@@ -34,14 +34,19 @@ bool same_bytes(const TensorRef& destination, const TensorRef& source) {
 void copy_dense(Grid& grid, const TensorRef& destination, const TensorRef& source) {
   const std::size_t bytes = static_cast<std::size_t>(destination.numel()) * destination.itemsize();
   const bool streaming = bytes >= kStreamingBytes;
-  // Whole pages to a block; one block while a core's cache holds it.
-  constexpr std::size_t kBlock = std::size_t{1} << 20;
-  const auto blocks = static_cast<std::int64_t>((bytes + kBlock - 1) / kBlock);
-  grid.run(blocks, [&](std::int64_t block) {
-    const std::size_t begin = static_cast<std::size_t>(block) * kBlock;
-    copy_bytes(destination.data() + begin, source.data() + begin, std::min(kBlock, bytes - begin),
-               streaming);
-  });
+  // Whole pages to a block. One block while a core's cache holds it, then an even share for each
+  // core.
+  constexpr std::size_t kWhole = std::size_t{1} << 20, kPiece = std::size_t{256} << 10;
+  const std::size_t length = bytes <= kWhole || streaming ? kWhole : kPiece;
+  const auto blocks = static_cast<std::int64_t>((bytes + length - 1) / length);
+  grid.run(
+      blocks,
+      [&](std::int64_t block) {
+        const std::size_t begin = static_cast<std::size_t>(block) * length;
+        copy_bytes(destination.data() + begin, source.data() + begin,
+                   std::min(length, bytes - begin), streaming);
+      },
+      RunBy::kAny);
 }
 
 /// Where the elements of a tensor end, in bytes from the first one.
@@ -66,7 +71,7 @@ bool copy_moved(Grid& grid, const TensorRef& destination, const TensorRef& sourc
   const std::size_t bytes = static_cast<std::size_t>(destination.numel()) * destination.itemsize();
   const auto copy = StridedCopy::between(to, from, bytes);
   if (!copy) return false;
-  grid.run(copy->blocks(), [&](std::int64_t block) { copy->run(block); });
+  grid.run(copy->blocks(), [&](std::int64_t block) { copy->run(block); }, RunBy::kAny);
   return true;
 }
 

@@ -285,6 +285,15 @@ bool Avx512::compute_part(const Instruction& instruction, const Xmm& result, con
       vpermps(Xbyak::Zmm(result.getIdx()), Xbyak::Zmm(a.getIdx()), ptr[r15 + row]);
       return true;
     }
+    case Op::kCdfTerm: {
+      // 32 columns, in two registers.
+      const int row = static_cast<int>(offsetof(Constants, cdf)) + 128 * instruction.b;
+      const Xbyak::Zmm which(a.getIdx()), t(31);
+      vmovaps(t, ptr[r15 + row]);
+      vpermt2ps(t, which, ptr[r15 + row + 64]);
+      vmovaps(Xbyak::Zmm(result.getIdx()), t);
+      return true;
+    }
     default:
       return false;
   }

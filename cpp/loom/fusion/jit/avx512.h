@@ -46,6 +46,7 @@ class Avx512 final : public VectorCode {
   void store_bool(int value, const Address& address, Access access);
   void store_narrow(DType dtype, const Xbyak::Xmm& value, const Address& address, Access access);
   void store_vector(const Xbyak::Xmm& value, int bytes, const Address& address, bool streaming);
+  void store_converted(const Xbyak::Xmm& value, const Address& address, Access access);
   void round_to_bfloat16(const Xbyak::Xmm& result, const Xbyak::Xmm& a);
 
   void compute_mask(Op op, int result, int a, int b, int c);
@@ -67,6 +68,7 @@ class Avx512 final : public VectorCode {
   void extreme(bool maximum, Type type, const Xbyak::Xmm& result, const Xbyak::Xmm& a,
                const Xbyak::Xmm& b);
 
+  const bool converts_bfloat16_ = __builtin_cpu_supports("avx512bf16") != 0;
   const Xbyak::Xmm t30_{Xbyak::Operand::ZMM, 30};
 };
 

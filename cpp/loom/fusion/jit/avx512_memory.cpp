@@ -88,11 +88,33 @@ void Avx512::store_narrow(DType dtype, const Xmm& value, const Address& address,
   if (!tail) store_vector(t, lanes() * size, address, access == Access::kStreaming);
 }
 
+/// By the processor's conversion, which takes numbers that are not normal for zeros and has NaNs of
+/// its own: where there are such, by round_to_bfloat16().
+void Avx512::store_converted(const Xmm& value, const Address& address, Access access) {
+  constexpr std::uint8_t kNanOrDenormal = 0x01 | 0x20 | 0x80;
+  const Xmm t = sized(31, lanes() * 2), whole = sized(31, bytes(Type::kFloat));
+  Xbyak::Label done;
+  vfpclassps(k2, value, kNanOrDenormal);
+  vcvtneps2bf16(t, value);
+  kortestw(k2, k2);
+  jz(done);
+  round_to_bfloat16(whole, value);
+  vpsrld(whole, whole, 16);
+  vpmovdw(t, whole);
+  L(done);
+  if (access == Access::kTail) {
+    vmovdqu16(ptr[address] | k1, t);
+  } else {
+    store_vector(t, lanes() * 2, address, access == Access::kStreaming);
+  }
+}
+
 void Avx512::store(DType dtype, int value, const Address& address, Access access, bool exact) {
   if (dtype == DType::kBool) return store_bool(value, address, access);
   const Xmm x = reg(value, register_type(dtype));
   if (dtype == DType::kBFloat16) {
     const Xmm t = sized(31, bytes(Type::kFloat));
+    if (!exact && converts_bfloat16_) return store_converted(x, address, access);
     if (!exact) round_to_bfloat16(t, x);
     vpsrld(t, exact ? x : t, 16);
     return store_narrow(dtype, t, address, access);

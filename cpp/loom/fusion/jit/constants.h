@@ -4,6 +4,7 @@
 // The numbers that machine code reads, in one table whose address it keeps in a register.
 // Thread: constants.
 
+#include "loom/fusion/cdf_table.h"
 #include "loom/fusion/erf_table.h"
 #include "loom/fusion/op.h"
 
@@ -26,6 +27,7 @@ enum class Number : std::uint8_t {
 
 struct Constants {
   ErfTable erf;
+  CdfTable cdf;
   std::array<std::array<std::uint64_t, 4>, 7> by_type;  ///< [Number][Type - 1]
   std::array<std::uint64_t, 2> one_bytes;               ///< sixteen bytes 1
   std::array<std::uint32_t, 8> lane_numbers;
@@ -34,6 +36,7 @@ struct Constants {
 
 alignas(64) inline constexpr Constants kConstants = {
     .erf = kErfTable,
+    .cdf = kCdfTable,
     .by_type = {{
         {1, 1, 0x3F800000, 0x3FF0000000000000},
         {0xFFFFFFFF, ~std::uint64_t{0}, 0xBF800000, 0xBFF0000000000000},

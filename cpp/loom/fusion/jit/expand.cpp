@@ -58,6 +58,9 @@ class Writer {
   Vector erf_term(Vector which, int row) {
     return {write({.op = Op::kErfTerm, .type = Type::kFloat}, {which.id, row})};
   }
+  Vector cdf_term(Vector which, int row) {
+    return {write({.op = Op::kCdfTerm, .type = Type::kFloat}, {which.id, row})};
+  }
   Mask lt(Vector a, Vector b) { return {apply(Op::kLt, a, b).id}; }
   Vector select(Mask mask, Vector a, Vector b) { return apply(Op::kSelect, {mask.id}, a, b); }
 
@@ -121,6 +124,8 @@ int write_function(Writer& writer, Op op, int a, int b) {
       return write_formula<Op::kTanh>(writer, a);
     case Op::kErf:
       return write_formula<Op::kErf>(writer, a);
+    case Op::kNormalCdf:
+      return write_formula<Op::kNormalCdf>(writer, a);
     case Op::kHypot:
       return write_formula<Op::kHypot>(writer, a, b);
     default:

@@ -359,6 +359,8 @@ struct Gelu {
       const Node cube = f.mul(f.mul(x, x), x);
       const Node inner = f.mul(f.number(kBeta), f.add(x, f.mul(f.number(kKappa), cube)));
       f.store(f.mul(f.mul(half, x), f.add(one, f.apply(Op::kTanh, inner))), to);
+    } else if (f.common() == fusion::DType::kBFloat16) {
+      f.store(f.mul(x, f.apply(Op::kNormalCdf, x)), to);
     } else {
       const Node erf = f.apply(Op::kErf, f.mul(x, f.number(M_SQRT1_2)));
       f.store(f.mul(f.mul(half, x), f.add(one, erf)), to);
@@ -381,8 +383,10 @@ struct GeluBackward {
       const Node right = f.mul(f.mul(left, f.sub(one, f.mul(tanh, tanh))), slope);
       f.store(f.mul(g, f.add(f.mul(half, f.add(one, tanh)), right)), to);
     } else {
-      const Node erf = f.apply(Op::kErf, f.mul(x, f.number(M_SQRT1_2)));
-      const Node cdf = f.mul(half, f.add(one, erf));
+      const Node cdf =
+          f.common() == fusion::DType::kBFloat16
+              ? f.apply(Op::kNormalCdf, x)
+              : f.mul(half, f.add(one, f.apply(Op::kErf, f.mul(x, f.number(M_SQRT1_2)))));
       const Node gauss = f.apply(Op::kExp, f.mul(f.mul(x, x), f.number(-0.5)));
       const Node pdf = f.mul(f.number(M_2_SQRTPI * M_SQRT1_2 * 0.5), gauss);
       f.store(f.mul(g, f.add(cdf, f.mul(x, pdf))), to);

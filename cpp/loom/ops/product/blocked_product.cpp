@@ -1,155 +1,42 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/product/blocked_product.h"
 
+#include "loom/ops/product/bfloat16.h"
 #include "loom/ops/product/multiply.h"
+#include "loom/ops/product/product_blocks.h"
 
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/relu.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 namespace loom::ops {
 namespace {
 
 using c10::BFloat16;
+using detail::Block;
+using detail::block_of;
+using detail::broadcast;
+using detail::Operand;
+using detail::operand;
+using detail::parts;
+using detail::Problem;
 
-// Multiply-adds: below the first a block is not worth handing to another core (20 us), above the
-// second it is cut further (some 80 us), so that a core that is busy elsewhere is made up for.
-constexpr double kLeastBlock = 1e6;
-constexpr double kBlock = 4e6;
-constexpr double kMostBlocks = 32;
 // Below this calling the block kernel is no faster than calling MKL.
 constexpr double kLeastProduct = 16 * 16 * 16;
-// Blocks of rows pack the same columns again, each: that has to disappear beside their work.
-constexpr std::int64_t kFewestRows = 256;
 // Left operands with few rows become the right one, so that the other need not be packed.
 constexpr std::int64_t kFewRows = 64;
-// Accumulators that are not the result itself stay within L2.
-constexpr std::int64_t kMaxAccumulators = 512 * 128;
-
-// Bytes of a matrix that a block of a vector's product reads.
-constexpr std::int64_t kVectorBlockBytes = 512 * 1024;
-
 // A left operand of up to so many elements is transposed once, in pieces of so many inner ones.
 constexpr std::int64_t kMaxTurned = 4 << 20;
 constexpr std::int64_t kTurnedAtOnce = 128;
+// A right operand of up to so many elements is packed once, in pieces of so many, if that saves the
+// packing of more: cores have to wait for each other in between.
+constexpr std::int64_t kMaxPacked = 8 << 20;
+constexpr std::int64_t kLeastSaved = 1 << 20;
+constexpr std::int64_t kPackedAtOnce = 64 << 10;
 
-thread_local Scratch t_accumulators, t_turned, t_left_of_all;
-
-/// One product, or a batch of them: element i is `step` elements behind element i - 1.
-template <class T>
-struct Operand {
-  MatrixView<T> first;
-  std::int64_t step = 0;
-
-  [[nodiscard]] MatrixView<T> item(std::int64_t index) const noexcept {
-    MatrixView<T> view = first;
-    view.data += index * step;
-    return view;
-  }
-};
-
-template <class T>
-struct Problem {
-  Operand<T> result;
-  Operand<const T> addend, left, right;
-  std::int64_t batch = 1;
-  ProductOptions options;
-
-  [[nodiscard]] std::int64_t rows() const noexcept { return result.first.rows; }
-  [[nodiscard]] std::int64_t columns() const noexcept { return result.first.columns; }
-  [[nodiscard]] std::int64_t inner() const noexcept { return left.first.columns; }
-};
-
-// Sizes of 1 have any stride in PyTorch; here the one of a dense matrix.
-template <class T>
-Operand<T> operand(void* data, c10::IntArrayRef sizes, c10::IntArrayRef strides) {
-  const std::size_t row = sizes.size() - 2, column = row + 1;
-  Operand<T> made{{static_cast<T*>(data), sizes[row], sizes[column], strides[row], strides[column]},
-                  sizes.size() == 3 ? strides[0] : 0};
-  MatrixView<T>& view = made.first;
-  if (view.columns == 1 && view.row_stride != 1) view.column_stride = 1;
-  if (view.rows == 1 && view.column_stride != 1) view.row_stride = 1;
-  if (view.columns == 1 && view.column_stride != 1) view.column_stride = view.rows;
-  if (view.rows == 1 && view.row_stride != 1) view.row_stride = view.columns;
-  return made;
-}
-template <class T>
-Operand<T> operand(const TensorRef& tensor) {
-  return operand<T>(tensor.data(), tensor.sizes(), tensor.strides());
-}
-
-template <class T>
-Operand<const T> broadcast(const TensorRef& addend, const TensorRef& result) {
-  const auto missing = static_cast<std::size_t>(result.dim() - addend.dim());
-  std::array<std::int64_t, 3> strides{};
-  for (std::size_t d = missing; d < static_cast<std::size_t>(result.dim()); ++d) {
-    const bool along = addend.sizes()[d - missing] == result.sizes()[d];
-    strides[d] = along && result.sizes()[d] != 1 ? addend.strides()[d - missing] : 0;
-  }
-  const std::size_t row = static_cast<std::size_t>(result.dim()) - 2;
-  return {{reinterpret_cast<const T*>(addend.data()), result.sizes()[row], result.sizes()[row + 1],
-           strides[row], strides[row + 1]},
-          result.dim() == 3 ? strides[0] : 0};
-}
-
-/// How many items of the batch, rows and columns a block has.
-struct Block {
-  std::int64_t items, rows, columns;
-};
-
-std::int64_t parts(std::int64_t count, std::int64_t length) {
-  return (count + length - 1) / length;
-}
-
-// `count` cut into at most `pieces` of whole `unit`s.
-std::int64_t cut(std::int64_t count, std::int64_t pieces, std::int64_t unit) {
-  return std::min(count, parts(parts(count, unit), pieces) * unit);
-}
-
-template <class T>
-Block block_of(const Problem<T>& p) {
-  const std::int64_t rows = p.rows(), columns = p.columns();
-  const double speed = std::is_same_v<T, float> ? 1 : 2;
-  const double item = static_cast<double>(rows) * static_cast<double>(columns) *
-                      static_cast<double>(p.inner()) / speed;
-  const double work = item * static_cast<double>(p.batch);
-  if (rows == 1 && p.batch == 1 && p.right.first.column_major()) {
-    // One reads the matrix from memory or a far cache, and once.
-    const std::int64_t bytes = p.inner() * static_cast<std::int64_t>(sizeof(T));
-    return {1, 1, std::max<std::int64_t>(kVectorBlockBytes / bytes, 16)};
-  }
-  if (work < 2 * kLeastBlock) return {p.batch, rows, columns};
-  if (p.batch > 1 && !p.options.sums_batch &&
-      (item < 2 * kLeastBlock || (p.batch >= 8 && item <= 4 * kBlock))) {
-    const double count = std::min(kBlock / item, work / kLeastBlock);
-    const auto items = static_cast<std::int64_t>(std::max(count, 1.0));
-    return {std::min(items, (p.batch + 1) / 2), rows, columns};
-  }
-  // Per item: two at least where there are few items.
-  const double few = p.batch >= 8 && !p.options.sums_batch ? 1 : 2;
-  const double share = p.options.sums_batch ? work : item;
-  const auto wanted = static_cast<std::int64_t>(
-      std::clamp(std::min(share / kLeastBlock, few + share / kBlock), 1.0, kMostBlocks));
-  // Columns of a panel pack nothing twice. But each block of columns packs a left operand that lies
-  // the wrong way again, or reads one of many rows from a far cache again.
-  const bool wide = !p.left.first.row_major() || (!std::is_same_v<T, float> && rows >= 1024);
-  const std::int64_t width = wide && columns > 8 * kPanel ? kMaxColumns : kPanel;
-  const std::int64_t across = std::min(wanted, parts(columns, width));
-  const std::int64_t down = std::clamp<std::int64_t>(
-      wanted / across, 1, std::max<std::int64_t>(rows / kFewestRows, across == 1 ? 2 : 1));
-  Block block{1, cut(rows, down, 16), cut(columns, across, kPanel)};
-  if (p.options.sums_batch) block.items = p.batch;
-  if (!std::is_same_v<T, float> || !p.result.first.row_major()) {
-    if (p.inner() <= kMaxInner<T>) return block;
-    block.rows = std::min(block.rows, kMaxAccumulators / kPanel);
-    const std::int64_t panels = std::max<std::int64_t>(kMaxAccumulators / block.rows / kPanel, 1);
-    block.columns = std::min(block.columns, panels * kPanel);
-  }
-  return block;
-}
+thread_local Scratch t_accumulators, t_turned, t_left_of_all, t_right_of_all;
 
 template <class T>
 at::Tensor alias(const MatrixView<T>& view) {
@@ -197,8 +84,8 @@ void store(const float* from, const MatrixView<T>& result) {
   }
   if constexpr (std::is_same_v<T, BFloat16>) {
     for (std::int64_t i = 0; i < result.rows; ++i) {
-      round_to_bfloat16(from + i * result.columns, result.columns,
-                        result.data + i * result.row_stride);
+      store_sums(from + i * result.columns, nullptr, result.columns,
+                 result.data + i * result.row_stride);
     }
   }
 }
@@ -214,7 +101,8 @@ struct Part {
   MatrixView<T> result;
   MatrixView<const T> addend, left, right;
   double beta;
-  bool continues = false;  ///< the result has a sum in it that this is added to
+  bool continues = false;     ///< the result has a sum in it that this is added to
+  const T* panels = nullptr;  ///< of the right operand, if they have been made
 
   [[nodiscard]] bool added() const noexcept { return addend.data != nullptr && beta != 0; }
   [[nodiscard]] Part cut(std::int64_t row, std::int64_t column, std::int64_t rows,
@@ -224,7 +112,8 @@ struct Part {
             left.part(row, 0, rows, left.columns),
             right.part(0, column, right.rows, columns),
             beta,
-            continues};
+            continues,
+            panels == nullptr ? nullptr : panels + column / kPanel * panel_step<T>(right.rows)};
   }
 };
 
@@ -234,16 +123,51 @@ void run_in_place(const Part<float>& p) {
   multiply(p.left, p.right, p.result.data, p.result.row_stride, p.added() || p.continues);
 }
 
-// The right operand is packed as a whole: what a few rows sum up to is stored while it is in L1.
+// What will be stored, so that it is in the cache by then.
+void prefetch(const MatrixView<BFloat16>& result) {
+  for (std::int64_t i = 0; i < result.rows; ++i) {
+    const BFloat16* row = result.data + i * result.row_stride;
+    for (std::int64_t j = 0; j < result.columns; j += 32) __builtin_prefetch(row + j, 1);
+  }
+}
+
+// A panel's sums are rounded while they are in L1.
+void run_tile(const Part<BFloat16>& whole, const PackedRight<BFloat16>& packed) {
+  const MatrixView<const BFloat16> left = dense_rows(whole.left);
+  float* to = t_accumulators.get<float>(kTileRows * kPanel);
+  const bool bias = whole.added() && is_bias(whole.addend, whole.beta);
+  for (std::int64_t column = 0; column < whole.result.columns; column += kPanel) {
+    const std::int64_t columns = std::min(kPanel, whole.result.columns - column);
+    const Part<BFloat16> p = whole.cut(0, column, whole.result.rows, columns);
+    const bool add = p.added() && !bias;
+    if (add) initialise(p.addend, p.beta, to, kPanel);
+    prefetch(p.result);
+    packed.multiply_panel(left, column, to, kPanel, add);
+    for (std::int64_t i = 0; i < p.result.rows; ++i) {
+      store_sums(to + i * kPanel, bias ? p.addend.data : nullptr, columns,
+                 p.result.data + i * p.result.row_stride);
+    }
+  }
+}
+
+// The right operand is packed as a whole: what a few rows sum up to is stored while it is near.
 template <class T>
 void run_in_tiles(const Part<T>& whole) {
   for (std::int64_t column = 0; column < whole.right.columns; column += kMaxColumns) {
     const std::int64_t columns = std::min(kMaxColumns, whole.right.columns - column);
-    const PackedRight<T> packed(whole.right.part(0, column, whole.right.rows, columns),
-                                whole.left.rows);
-    for (std::int64_t row = 0; row < whole.left.rows; row += kTileRows) {
-      const std::int64_t rows = std::min(kTileRows, whole.left.rows - row);
-      const Part<T> p = whole.cut(row, column, rows, columns);
+    const Part<T> strip = whole.cut(0, column, whole.result.rows, columns);
+    const PackedRight<T> packed = strip.panels != nullptr
+                                      ? PackedRight<T>(strip.panels, strip.right.rows, columns)
+                                      : PackedRight<T>(strip.right, strip.left.rows);
+    for (std::int64_t row = 0; row < strip.left.rows; row += kTileRows) {
+      const std::int64_t rows = std::min(kTileRows, strip.left.rows - row);
+      const Part<T> p = strip.cut(row, 0, rows, columns);
+      if constexpr (std::is_same_v<T, BFloat16>) {
+        if (p.result.row_major()) {
+          run_tile(p, packed);
+          continue;
+        }
+      }
       float* to = t_accumulators.get<float>(rows * columns);
       if (p.added()) initialise(p.addend, p.beta, to, columns);
       packed.multiply(p.left, to, columns, p.added());
@@ -314,6 +238,40 @@ void turn_left(Grid& grid, Problem<T>& p) {
   p.left.first = {to, from.rows, from.columns, ld, 1};
 }
 
+// Packs a right operand that several blocks of rows need, for all of them.
+template <class T>
+void pack_right(Grid& grid, Problem<T>& p, std::int64_t blocks) {
+  const MatrixView<const T> from = p.right.first;
+  const std::int64_t elements = from.rows * from.columns;
+  if (from.rows > kMaxInner<T> || elements > kMaxPacked) return;
+  if ((blocks - 1) * elements < kLeastSaved) return;
+  const std::int64_t panel = panel_step<T>(from.rows);
+  T* to = t_right_of_all.get<T>(parts(from.columns, kPanel) * panel);
+  // In the direction in which the operand is read as it lies.
+  if (from.row_major()) {
+    const std::int64_t rows = std::max<std::int64_t>(kPackedAtOnce / from.columns / 2 * 2, 2);
+    grid.run(
+        parts(from.rows, rows),
+        [&](std::int64_t index) {
+          const std::int64_t row = index * rows;
+          pack_panels(from, row, std::min(rows, from.rows - row), to);
+        },
+        RunBy::kAny);
+  } else {
+    const std::int64_t panels = std::max<std::int64_t>(kPackedAtOnce / from.rows / kPanel, 1);
+    const std::int64_t columns = panels * kPanel;
+    grid.run(
+        parts(from.columns, columns),
+        [&](std::int64_t index) {
+          const std::int64_t column = index * columns;
+          pack_panels(from.part(0, column, from.rows, std::min(columns, from.columns - column)), 0,
+                      from.rows, to + index * panels * panel);
+        },
+        RunBy::kAny);
+  }
+  p.panels = to;
+}
+
 // Other addends and activations are ATen's work.
 template <class T>
 RunBy run_by(const Problem<T>& p) {
@@ -334,6 +292,9 @@ void run(Grid& grid, Problem<T> p) {
   const Block block = block_of(p);
   const std::int64_t down = parts(p.rows(), block.rows);
   const std::int64_t across = parts(p.columns(), block.columns);
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    if (p.batch == 1 && p.result.first.row_major()) pack_right(grid, p, down);
+  }
   const auto run_block = [&](std::int64_t index) {
     const std::int64_t column = index % across * block.columns;
     const std::int64_t row = index / across % down * block.rows;
@@ -342,7 +303,8 @@ void run(Grid& grid, Problem<T> p) {
     const std::int64_t columns = std::min(block.columns, p.columns() - column);
     for (std::int64_t i = first; i < std::min(first + block.items, p.batch); ++i) {
       const Part<T> whole{p.result.item(i), p.addend.item(i), p.left.item(i),
-                          p.right.item(i),  p.options.beta,   p.options.sums_batch && i > first};
+                          p.right.item(i),  p.options.beta,   p.options.sums_batch && i > first,
+                          p.panels};
       const Part<T> part = whole.cut(row, column, rows, columns);
       run_part(part);
       if (p.options.activation != ProductActivation::kNone) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/product/multiply.h"
 
-#include "loom/ops/random/isa_clones.h"
+#include "loom/ops/product/bfloat16.h"
 
 #include <ATen/Context.h>
 #include <ATen/native/CPUBlas.h>
@@ -11,7 +11,6 @@
 #endif
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <exception>
 #include <new>
@@ -31,31 +30,13 @@ constexpr std::size_t kAlignment = 64;
 
 thread_local Scratch t_left, t_right;
 
-// Two rows of bfloat16 as one of pairs, which is how dot product instructions want them.
-LOOM_ISA_CLONES void interleave(const std::uint16_t* first, const std::uint16_t* second,
-                                std::int64_t count, std::uint32_t* to) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    to[i] = static_cast<std::uint32_t>(first[i]) | static_cast<std::uint32_t>(second[i]) << 16;
-  }
-}
-
-// Rows of the left operand with their elements side by side.
-template <class T>
-std::pair<const T*, std::int64_t> prepare_left(const MatrixView<const T>& left) {
-  if (left.row_major()) return {left.data, left.row_stride};
-  // A cache line more, so that the rows do not all begin in the same set of the cache.
-  const std::int64_t ld = left.columns + 64 / static_cast<std::int64_t>(sizeof(T));
-  T* packed = t_left.get<T>(kTileRows * ld);
-  using Bits = std::conditional_t<sizeof(T) == 2, std::uint16_t, float>;
-  transpose(left.columns, left.rows, reinterpret_cast<const Bits*>(left.data), left.column_stride,
-            reinterpret_cast<Bits*>(packed), ld);
-  return {packed, ld};
-}
-
 // brgemm's bfloat16 panels need more of the processor and of libtorch than its float32 ones: tried.
 bool bfloat16_works() {
 #if defined(__x86_64__)
-  if (!__builtin_cpu_supports("avx512bf16")) return false;
+  if (!__builtin_cpu_supports("avx512bf16") || !__builtin_cpu_supports("avx512bw") ||
+      !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl")) {
+    return false;
+  }
   try {
     const BFloat16 left[2] = {1.F, 1.F};
     BFloat16 right[32] = {};
@@ -157,6 +138,39 @@ void pack_panel(const MatrixView<const BFloat16>& from, BFloat16* to) {
 }
 
 template <class T>
+void pack_panels(const MatrixView<const T>& right, std::int64_t first_row, std::int64_t rows,
+                 T* panels) {
+  // Rows that are dense are read as a whole.
+  const std::int64_t step = right.row_major() ? 2 : rows;
+  for (std::int64_t k = first_row; k < first_row + rows; k += step) {
+    const std::int64_t depth = std::min(step, first_row + rows - k);
+    for (std::int64_t j = 0; j < right.columns; j += kPanel) {
+      const std::int64_t width = std::min(kPanel, right.columns - j);
+      pack_panel(right.part(k, j, depth, width),
+                 panels + j / kPanel * panel_step<T>(right.rows) + k * kPanel);
+    }
+  }
+}
+
+template void pack_panels(const MatrixView<const float>&, std::int64_t, std::int64_t, float*);
+template void pack_panels(const MatrixView<const BFloat16>&, std::int64_t, std::int64_t, BFloat16*);
+
+template <class T>
+MatrixView<const T> dense_rows(const MatrixView<const T>& left) {
+  if (left.row_major()) return left;
+  // A cache line more, so that the rows do not all begin in the same set of the cache.
+  const std::int64_t ld = left.columns + 64 / static_cast<std::int64_t>(sizeof(T));
+  T* packed = t_left.get<T>(kTileRows * ld);
+  using Bits = std::conditional_t<sizeof(T) == 2, std::uint16_t, float>;
+  transpose(left.columns, left.rows, reinterpret_cast<const Bits*>(left.data), left.column_stride,
+            reinterpret_cast<Bits*>(packed), ld);
+  return {packed, left.rows, left.columns, ld, 1};
+}
+
+template MatrixView<const float> dense_rows(const MatrixView<const float>&);
+template MatrixView<const BFloat16> dense_rows(const MatrixView<const BFloat16>&);
+
+template <class T>
 PackedRight<T>::PackedRight(const MatrixView<const T>& right, std::int64_t left_rows)
     : data_(right.data), columns_(right.columns), panel_step_(kPanel), ld_(right.row_stride) {
   if constexpr (std::is_same_v<T, float>) {
@@ -164,25 +178,30 @@ PackedRight<T>::PackedRight(const MatrixView<const T>& right, std::int64_t left_
     if (right.row_major() && (near || left_rows <= kDirectRows)) return;
   }
   const std::int64_t panels = (right.columns + kPanel - 1) / kPanel;
-  T* packed = t_right.get<T>(panels * kPanel * right.rows);
-  for (std::int64_t j = 0; j < right.columns; j += kPanel) {
-    const std::int64_t width = std::min(kPanel, right.columns - j);
-    pack_panel(right.part(0, j, right.rows, width), packed + j * right.rows);
-  }
+  panel_step_ = panel_step<T>(right.rows);
+  T* packed = t_right.get<T>(panels * panel_step_);
+  pack_panels(right, 0, right.rows, packed);
   data_ = packed;
-  panel_step_ = kPanel * right.rows;
   ld_ = kPanel;
+}
+
+template <class T>
+PackedRight<T>::PackedRight(const T* panels, std::int64_t inner, std::int64_t columns)
+    : data_(panels), columns_(columns), panel_step_(panel_step<T>(inner)), ld_(kPanel) {}
+
+template <class T>
+void PackedRight<T>::multiply_panel(const MatrixView<const T>& left, std::int64_t column, float* to,
+                                    std::int64_t ld, bool add) const {
+  at::native::cpublas::brgemm(left.rows, std::min(kPanel, columns_ - column), left.columns,
+                              left.row_stride, ld_, ld, add, left.data,
+                              data_ + column / kPanel * panel_step_, to, !std::is_same_v<T, float>);
 }
 
 template <class T>
 void PackedRight<T>::multiply(const MatrixView<const T>& left, float* to, std::int64_t ld,
                               bool add) const {
-  const auto [rows, rows_ld] = prepare_left(left);
-  for (std::int64_t j = 0; j < columns_; j += kPanel) {
-    at::native::cpublas::brgemm(left.rows, std::min(kPanel, columns_ - j), left.columns, rows_ld,
-                                ld_, ld, add, rows, data_ + j / kPanel * panel_step_, to + j,
-                                !std::is_same_v<T, float>);
-  }
+  const MatrixView<const T> rows = dense_rows(left);
+  for (std::int64_t j = 0; j < columns_; j += kPanel) multiply_panel(rows, j, to + j, ld, add);
 }
 
 template class PackedRight<float>;
@@ -232,15 +251,5 @@ template void multiply_panel(const MatrixView<const BFloat16>&, const BFloat16*,
                              float*, std::int64_t, bool);
 
 void release_matrix_unit() { at::native::cpublas::brgemm_release(); }
-
-LOOM_ISA_CLONES void round_to_bfloat16(const float* from, std::int64_t count, BFloat16* to) {
-  auto* bits = reinterpret_cast<std::uint16_t*>(to);
-  for (std::int64_t i = 0; i < count; ++i) {
-    const auto value = std::bit_cast<std::uint32_t>(from[i]);
-    const std::uint32_t even = (value + 0x7FFF + (value >> 16 & 1)) >> 16;
-    const bool nan = (value & 0x7FFF'FFFF) > 0x7F80'0000;
-    bits[i] = static_cast<std::uint16_t>(nan ? 0x7FC0 : even);
-  }
-}
 
 }  // namespace loom::ops

@@ -80,6 +80,23 @@ template <class T>
 void multiply(const MatrixView<const T>& left, const MatrixView<const T>& right, float* to,
               std::int64_t ld, bool add);
 
+/// A right operand as panels of kPanel columns, panel_step() elements from one to the next. Rows
+/// [first_row, first_row + rows) of it are packed, so that several threads can share the work.
+/// Requires: for bfloat16 even numbers of rows.
+template <class T>
+void pack_panels(const MatrixView<const T>& right, std::int64_t first_row, std::int64_t rows,
+                 T* panels);
+/// Some cache lines more than there are elements, so that panels do not meet in the same sets.
+template <class T>
+[[nodiscard]] constexpr std::int64_t panel_step(std::int64_t inner) noexcept {
+  return kPanel * inner + 256 / static_cast<std::int64_t>(sizeof(T));
+}
+
+/// `left` if its rows are dense, else its transposition in memory of this thread, until the next
+/// product. Requires: at most kTileRows rows.
+template <class T>
+[[nodiscard]] MatrixView<const T> dense_rows(const MatrixView<const T>& left);
+
 /// Inner elements and columns that a PackedRight may have, and rows that suit it.
 template <class T>
 inline constexpr std::int64_t kMaxInner = 1024 * sizeof(float) / sizeof(T);
@@ -93,8 +110,13 @@ class PackedRight {
   /// `left_rows`: how many rows it will meet in all. Requires: at most kMaxInner<T> rows and
   /// kMaxColumns columns; as for multiply().
   PackedRight(const MatrixView<const T>& right, std::int64_t left_rows);
+  /// Of panels that pack_panels() made, with `inner` rows; they must stay.
+  PackedRight(const T* panels, std::int64_t inner, std::int64_t columns);
   /// As multiply(). Requires: at most kTileRows rows.
   void multiply(const MatrixView<const T>& left, float* to, std::int64_t ld, bool add) const;
+  /// The same for the columns of one panel, which begin at `column`. Requires: `left` is row-major.
+  void multiply_panel(const MatrixView<const T>& left, std::int64_t column, float* to,
+                      std::int64_t ld, bool add) const;
 
  private:
   const T* data_;
@@ -126,9 +148,6 @@ void multiply_panel(const MatrixView<const T>& left, const T* panel, std::int64_
 /// To be called after the last product of bfloat16 in a row: the block kernel may have set up the
 /// core's matrix unit (AMX), which other kernels of this thread set up in their own way.
 void release_matrix_unit();
-
-/// to[j] = from[j] rounded to bfloat16, for `count` elements.
-void round_to_bfloat16(const float* from, std::int64_t count, c10::BFloat16* to);
 
 /// to[i] = vector x row i of `matrix` (row-major), for the rows of `matrix`.
 template <class T>

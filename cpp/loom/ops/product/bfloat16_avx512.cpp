@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/ops/product/bfloat16.h"
+
+#include <immintrin.h>
+
+// The linker keeps one copy of an inline function of the standard library, and it must not be one
+// that other processors cannot run: none is used here.
+namespace loom::ops {
+namespace {
+
+constexpr std::int64_t kLanes = 32;
+
+struct Orders {
+  alignas(64) std::uint16_t low[kLanes], high[kLanes];
+};
+constexpr Orders make_orders() {
+  Orders orders{};
+  for (std::uint16_t i = 0; i < kLanes; ++i) {
+    const auto from = static_cast<std::uint16_t>(i / 2 + (i % 2) * kLanes);
+    orders.low[i] = from;
+    orders.high[i] = static_cast<std::uint16_t>(from + kLanes / 2);
+  }
+  return orders;
+}
+constexpr Orders kOrders = make_orders();
+
+__mmask32 first_lanes(std::int64_t count) {
+  return count >= kLanes ? ~__mmask32{0} : (__mmask32{1} << count) - 1;
+}
+
+__m512 to_float(__m256i halves) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
+}
+
+__m512i rounded_sums(__m512 low, __m512 high, __m512i addend) {
+  low = _mm512_add_ps(low, to_float(_mm512_castsi512_si256(addend)));
+  high = _mm512_add_ps(high, to_float(_mm512_extracti64x4_epi64(addend, 1)));
+  return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low));
+}
+
+}  // namespace
+
+void interleave(const std::uint16_t* first, const std::uint16_t* second, std::int64_t count,
+                std::uint32_t* to) {
+  const __m512i low = _mm512_load_si512(kOrders.low), high = _mm512_load_si512(kOrders.high);
+  std::int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    const __m512i a = _mm512_loadu_si512(first + i), b = _mm512_loadu_si512(second + i);
+    _mm512_storeu_si512(to + i, _mm512_permutex2var_epi16(a, low, b));
+    _mm512_storeu_si512(to + i + kLanes / 2, _mm512_permutex2var_epi16(a, high, b));
+  }
+  if (i == count) return;
+  const __mmask32 mask = first_lanes(count - i);
+  const __m512i a = _mm512_maskz_loadu_epi16(mask, first + i);
+  const __m512i b = _mm512_maskz_loadu_epi16(mask, second + i);
+  const auto low_mask = static_cast<__mmask16>(mask);
+  const auto high_mask = static_cast<__mmask16>(mask >> 16);
+  _mm512_mask_storeu_epi32(to + i, low_mask, _mm512_permutex2var_epi16(a, low, b));
+  _mm512_mask_storeu_epi32(to + i + kLanes / 2, high_mask, _mm512_permutex2var_epi16(a, high, b));
+}
+
+void store_sums(const float* sums, const c10::BFloat16* addend, std::int64_t count,
+                c10::BFloat16* to) {
+  std::int64_t i = 0;
+  // Masks are dear in stores.
+  for (; i + kLanes <= count; i += kLanes) {
+    const __m512i added =
+        addend == nullptr ? _mm512_setzero_si512() : _mm512_loadu_si512(addend + i);
+    const __m512 low = _mm512_loadu_ps(sums + i), high = _mm512_loadu_ps(sums + i + kLanes / 2);
+    _mm512_storeu_si512(to + i, rounded_sums(low, high, added));
+  }
+  if (i == count) return;
+  const __mmask32 mask = first_lanes(count - i);
+  const __m512i added =
+      addend == nullptr ? _mm512_setzero_si512() : _mm512_maskz_loadu_epi16(mask, addend + i);
+  const __m512 low = _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask), sums + i);
+  const __m512 high =
+      _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask >> 16), sums + i + kLanes / 2);
+  _mm512_mask_storeu_epi16(to + i, mask, rounded_sums(low, high, added));
+}
+
+}  // namespace loom::ops
