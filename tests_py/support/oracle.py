@@ -140,6 +140,10 @@ def compare_tensor(
         return
     if actual.is_floating_point() and actual.element_size() == 1:
         close = {"rtol": 0.0, "atol": 0.0}  # assert_close takes nothing else for float8
+    elif actual.is_floating_point() or actual.is_complex():
+        # Of integers, too: what the result's dtype can tell.
+        rtol, atol = default_tolerances(actual.dtype)
+        close = {"rtol": max(rtol, close["rtol"]), "atol": max(atol, close["atol"])}
     try:
         torch.testing.assert_close(actual.cpu(), expected, equal_nan=True, **close)
     except AssertionError as error:
