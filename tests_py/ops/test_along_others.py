@@ -59,3 +59,33 @@ def test_triangles(diagonal, shape):
         agrees(lambda t, f=function: f(t, diagonal), numbers(shape))
         agrees(lambda t, f=function: f(t.mT, diagonal), numbers(shape))
     agrees(lambda t: t.clone().tril_(diagonal), numbers(shape))
+
+
+@pytest.mark.parametrize("longer", [(0, 3), (143, 0), (90, 7)], ids=str)
+@pytest.mark.parametrize("dim", [0, 1])
+def test_a_source_may_be_longer_than_the_indices(dim, longer):
+    index = numbers((257, 64)).argsort(dim)
+    source = numbers((257 + longer[0], 64 + longer[1]))
+
+    def within(function):
+        def run(whole, places, values):
+            function(whole[:257], places[:257], values)
+            return whole
+
+        return run
+
+    whole, places = torch.zeros(600, 64), torch.cat([index, torch.full((343, 64), 2**40)])
+    agrees(within(lambda t, i, s: t.scatter_(dim, i, s)), whole, places, source)
+    agrees(within(lambda t, i, s: t.scatter_add_(dim, i, s)), whole, places, source)
+    agrees(within(lambda t, i, s: t.scatter_reduce_(dim, i, s, "amax")), whole, places, source)
+
+
+def test_triangles_of_strided_batches_in_place_and_far_diagonals():
+    def strided(whole, diagonal):
+        whole[::2, ::2, ::2, ::2].tril_(diagonal)
+        return whole
+
+    for diagonal in (-1, 0, 40):
+        agrees(lambda t, k=diagonal: strided(t, k), numbers((6, 34, 4, 130)))
+    for diagonal in (2**63 - 1, 2**63 - 2, -(2**63 - 1), -(2**63)):
+        agrees(lambda t, k=diagonal: (t.tril(k), t.triu(k)), numbers((600, 500)))

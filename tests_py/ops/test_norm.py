@@ -250,3 +250,14 @@ def test_batch_norm_keeps_its_factors_until_they_are_recorded(check):
         MALLOC_PERTURB_="165",
         GLIBC_TUNABLES="glibc.malloc.tcache_count=0",
     )
+
+
+def test_an_infinite_channel_has_an_infinite_running_mean():
+    x = torch.randn(8, 16, 4, 4, generator=torch.Generator().manual_seed(0))
+    x[1] = torch.inf
+    means = {}
+    for device in ("cpu", "loom"):
+        mean, variance = torch.zeros(16, device=device), torch.ones(16, device=device)
+        torch.nn.functional.batch_norm(x.to(device), mean, variance, training=True)
+        means[device] = mean.cpu(), variance.cpu()
+    torch.testing.assert_close(means["loom"], means["cpu"], equal_nan=True)

@@ -121,10 +121,12 @@ SlicePlan Pointwise::plan(Operands operands) const noexcept {
 SlicePlan Along::plan(Operands operands) const noexcept {
   SlicePlan plan;
   plan.modes.fill(SlicePlan::kWhole);
+  bool first = true;  // the result: what it is made from may be longer
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (dims[i] == SlicePlan::kWhole || !operands[i]->defined()) continue;
-    plan.items = operands[i]->sizes()[dims[i]];
+    if (first) plan.items = operands[i]->sizes()[dims[i]];
     plan.modes[i] = dims[i];
+    first = false;
   }
   plan.block = block != 0 ? block : block_length(plan.items, cost);
   return plan;

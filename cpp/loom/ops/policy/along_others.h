@@ -7,6 +7,8 @@
 #include "loom/ops/reduce.h"
 #include "loom/ops/structured.h"
 
+#include <algorithm>
+
 namespace loom::ops {
 
 /// kCost is that of one element.
@@ -70,10 +72,20 @@ struct Triangle {
   template <auto kCpu>
   static void launch(const char* name, const std::array<at::Tensor, 1>& outputs,
                      const at::Tensor& self, std::int64_t diagonal) {
+    // Beyond the corners nothing changes, and there is nothing to add rows to.
+    diagonal = std::clamp(diagonal, -self.size(-2), self.size(-1));
     if (self.dim() != 2) {
       const auto items = static_cast<double>(std::max<std::int64_t>(self.size(0), 1));
       const Along split{.cost = static_cast<double>(self.numel()) / items};
-      launch_cpu<kCpu>(name, split, outputs, self, diagonal);
+      const auto batch = [](const at::Tensor& result, const at::Tensor& from, std::int64_t first) {
+        const KeptForm form(result);
+        // In place the kernel copies what it cannot write as it lies, and knows that by the tensor.
+        const bool in_place =
+            from.const_data_ptr() == result.const_data_ptr() && from.strides() == result.strides();
+        kCpu(in_place ? result : from, first, const_cast<at::Tensor&>(result));
+        form.restore();
+      };
+      ops::launch(name, split, batch, out(outputs[0]), self, diagonal);
       return;
     }
     const auto kernel = [](Grid& grid, const TensorRef& to, const TensorRef& from,

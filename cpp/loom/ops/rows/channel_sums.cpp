@@ -214,7 +214,8 @@ ChannelMoments short_moments(Grid& grid, const at::Tensor& input, ChannelLayout 
     runs.set_shift(moments.mean.data());  // 0
     runs.add_rows(sums.data(), squares.data(), add);
     for (std::size_t c = first; c < last; ++c) {
-      moments.mean[c] = static_cast<float>(sums[c] / count);
+      const auto mean = static_cast<float>(sums[c] / count);
+      moments.mean[c] = std::isfinite(mean) ? mean : 0;
       sums[c] = squares[c] = 0;
     }
     runs.set_shift(moments.mean.data());
