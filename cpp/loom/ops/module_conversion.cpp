@@ -12,11 +12,12 @@ namespace loom::ops {
 namespace {
 
 bool is_plain_dense(const at::Tensor& tensor) {
-  constexpr c10::DispatchKeySet kDenseBackends(
-      {c10::DispatchKey::CPU, c10::DispatchKey::CUDA, c10::DispatchKey::PrivateUse1});
+  using c10::DispatchKey;
   const c10::DispatchKeySet keys = tensor.key_set();
-  return tensor.layout() == c10::kStrided && keys.has_any(kDenseBackends) &&
-         !keys.has(c10::DispatchKey::Python);
+  // One by one: a set of them would hold any backend with any kind of tensor.
+  const bool dense = keys.has(DispatchKey::CPU) || keys.has(DispatchKey::CUDA) ||
+                     keys.has(DispatchKey::PrivateUse1);
+  return tensor.layout() == c10::kStrided && dense && !keys.has(DispatchKey::Python);
 }
 
 bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& from) {
