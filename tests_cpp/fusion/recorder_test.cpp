@@ -264,6 +264,7 @@ TEST_F(RecorderChildTest, AForkedChildAddsNothingToTheParentsOpenProgram) {
                 const auto add = [&] {
                   return record(queue, binary(Op::kAdd, c.access(), a.access(), b.access()));
                 };
+                gate.wait_for_arrivals();  // a thread that begins holds locks of the allocator
                 ASSERT_TRUE(add());
                 const pid_t child = fork();
                 if (child == 0) testing::finish([&] { EXPECT_THROW((void)add(), Error); });
