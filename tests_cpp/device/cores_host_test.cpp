@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <latch>
 #include <mutex>
 #include <set>
@@ -200,13 +201,19 @@ TEST(CoresHelpTest, WhoWaitsForAQueueHelps) {
   Cores cores(2);
   Queue queue({0, 0, 0}, cores);
   Runners runners;
-  // A wait looks for blocks only for a little while before it sleeps: some come in time.
-  for (int i = 0; i < 100'000 && !runners.has(std::this_thread::get_id()); ++i) {
-    queue.submit("grid",
-                 [&] { cores.run(16, [&](std::int64_t) { runners.note(); }, 0, RunBy::kAny); });
+  const std::thread::id host = std::this_thread::get_id();
+  // Others keep at their block for a while, so that some are left. A wait looks for blocks only for
+  // a little while before it sleeps: it is in time for one of these grids.
+  const auto block = [&](std::int64_t) {
+    runners.note();
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(1);
+    while (!runners.has(host) && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  };
+  for (int i = 0; i < 1000 && !runners.has(host); ++i) {
+    queue.submit("grid", [&] { cores.run(16, block, 0, RunBy::kAny); });
     queue.synchronize();
   }
-  EXPECT_TRUE(runners.has(std::this_thread::get_id()));
+  EXPECT_TRUE(runners.has(host));
 }
 
 TEST(CoresHelpTest, EveryBlockRunsOnceBesideManyHosts) {
