@@ -175,7 +175,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> attention_backward(
   const at::Tensor to_value = ops::empty_like(value);
   constexpr auto kName = "_scaled_dot_product_fused_attention_overrideable_backward";
   // A gradient that was expanded, as sum() makes them.
-  const at::Tensor dense_grad = suits_flash_attention(grad) ? grad : grad.contiguous();
+  const bool expanded =
+      suits_flash_attention(query, key, value, mask) && !suits_flash_attention(grad);
+  const at::Tensor dense_grad = expanded ? grad.contiguous() : grad;
   if (suits_flash_attention_backward({to_query, to_key, to_value, dense_grad, output}, query, key,
                                      value, log_sum, mask)) {
     launch(kName, Custom{}, flash_attention_backward, out(to_query), out(to_key), out(to_value),
