@@ -61,7 +61,8 @@ def replayed(call: Call) -> Call:
     with torch.loom.graph(graph):
         results = call()
 
-    def replay() -> Sequence[Tensor]:
+    def replay(_kept: Call = call) -> Sequence[Tensor]:
+        """A graph does not keep the tensors it reads: whoever replays it keeps model and inputs."""
         graph.replay()
         return results
 
