@@ -94,9 +94,30 @@ bool uniform_in(const Location& location, const Space& space) noexcept {
 
 }  // namespace
 
-bool Location::same(const Location& other, int dims) const noexcept {
-  if (data != other.data || dtype != other.dtype || layout != other.layout) return false;
-  return layout != Layout::kGeneral || std::equal(strides, strides + dims, other.strides);
+std::int64_t Location::stride(int d, const Space& space) const noexcept {
+  switch (layout) {
+    case Layout::kFull:
+      return space.strides[d];
+    case Layout::kRow:
+      return d < space.row_dims() ? product(Sizes(space.sizes)
+                                                .first(static_cast<std::size_t>(space.row_dims()))
+                                                .subspan(static_cast<std::size_t>(d) + 1))
+                                  : 0;
+    case Layout::kOne:
+      return 0;
+    case Layout::kGeneral:
+      return strides[d];
+  }
+  return 0;
+}
+
+bool Location::same(const Location& other, const Space& space) const noexcept {
+  if (data != other.data || dtype != other.dtype) return false;
+  if (layout == other.layout && layout != Layout::kGeneral) return true;
+  for (int d = 0; d < space.dims; ++d) {
+    if (space.sizes[d] > 1 && stride(d, space) != other.stride(d, space)) return false;
+  }
+  return true;
 }
 
 /// An operator on its way into the program.
@@ -203,19 +224,19 @@ bool Program::resolve_loads(const Expression& expression, Draft& draft) noexcept
     for (std::size_t s = store_count_; s-- > 0 && draft.existing[i] < 0;) {
       RecordedStore& store = stores_[s];
       // The latest result at a place is found first; those before it are dead.
-      if (store.to.same(location, space_.dims)) {
+      if (store.to.same(location, draft.space)) {
         draft.existing[i] = store.value;
       } else if (store.to.overlaps(location) && !known_dead(store)) {
         return false;
       }
     }
     for (std::size_t l = 0; l < load_count_ && draft.existing[i] < 0; ++l) {
-      if (loads_[l].from.same(location, space_.dims)) draft.existing[i] = loads_[l].value;
+      if (loads_[l].from.same(location, draft.space)) draft.existing[i] = loads_[l].value;
     }
     if (draft.existing[i] >= 0) continue;
     draft.fresh[i] = draft.new_loads;
     for (std::uint8_t l = 0; l < draft.new_loads; ++l) {
-      if (draft.loads[l].same(location, draft.space.dims)) draft.fresh[i] = l;
+      if (draft.loads[l].same(location, draft.space)) draft.fresh[i] = l;
     }
     if (draft.fresh[i] == draft.new_loads) ++draft.new_loads;
   }
@@ -224,28 +245,27 @@ bool Program::resolve_loads(const Expression& expression, Draft& draft) noexcept
 
 bool Program::resolve_stores(const Expression& expression, Draft& draft) noexcept {
   const auto stores = expression.stores();
-  const int dims = draft.space.dims;
+  const Space& space = draft.space;
   for (std::size_t i = 0; i < stores.size(); ++i) {
     Location& to = draft.stores[i];
     const bool row = expression.reduced_dims() > 0 || draft.rows;
     if (!place(stores[i].to, draft, to, row)) return false;
     if (to.layout == Layout::kOne) {
       const std::int64_t count =
-          row ? product(Sizes(draft.space.sizes)
-                            .first(static_cast<std::size_t>(draft.space.row_dims())))
-              : draft.space.numel;
+          row ? product(Sizes(space.sizes).first(static_cast<std::size_t>(space.row_dims())))
+              : space.numel;
       if (count != 1) return false;  // broadcast results there are none
       to.layout = row ? Layout::kRow : Layout::kFull;
     }
-    if (row != (to.layout == Layout::kRow) || !distinct(to, draft.space)) return false;
+    if (row != (to.layout == Layout::kRow) || !distinct(to, space)) return false;
     for (std::size_t l = 0; l < load_count_; ++l) {
-      if (to.overlaps(loads_[l].from) && !to.same(loads_[l].from, dims)) return false;
+      if (to.overlaps(loads_[l].from) && !to.same(loads_[l].from, space)) return false;
     }
     for (std::uint8_t l = 0; l < draft.new_loads; ++l) {
-      if (to.overlaps(draft.loads[l]) && !to.same(draft.loads[l], dims)) return false;
+      if (to.overlaps(draft.loads[l]) && !to.same(draft.loads[l], space)) return false;
     }
     for (std::size_t s = 0; s < store_count_; ++s) {
-      if (to.overlaps(stores_[s].to) && !to.same(stores_[s].to, dims) && !known_dead(stores_[s])) {
+      if (to.overlaps(stores_[s].to) && !to.same(stores_[s].to, space) && !known_dead(stores_[s])) {
         return false;
       }
     }
@@ -254,6 +274,15 @@ bool Program::resolve_stores(const Expression& expression, Draft& draft) noexcep
     }
   }
   return true;
+}
+
+// Temporaries need no place among the outputs.
+void Program::drop_dead_stores() noexcept {
+  std::uint8_t kept = 0;
+  for (std::uint8_t s = 0; s < store_count_; ++s) {
+    if (!known_dead(stores_[s])) stores_[kept++] = stores_[s];
+  }
+  store_count_ = kept;
 }
 
 bool Program::has_room(const Expression& expression, const Draft& draft) const noexcept {
@@ -268,10 +297,32 @@ bool Program::has_room(const Expression& expression, const Draft& draft) const n
          instruction_count_ + results <= Body::kMaxInstructions;
 }
 
+/// What is uniform once the space has rows: a program may have begun without reductions.
+void Program::find_uniform(const Space& space, std::span<bool> uniform) const noexcept {
+  for (std::size_t v = 0; v < value_count_; ++v) {
+    const Value& value = values_[v];
+    if (value.kind == ValueKind::kLoad) {
+      uniform[v] = uniform_in(loads_[value.index].from, space);
+    } else if (value.kind == ValueKind::kParam) {
+      uniform[v] = true;
+    } else {
+      const Instruction& i = instructions_[value.index];
+      const ValueId operands[] = {i.a, i.b, i.c};
+      uniform[v] =
+          is_reduction(i.op) || std::all_of(operands, operands + operand_count(i.op),
+                                            [&](ValueId operand) { return uniform[operand]; });
+    }
+  }
+}
+
 // A reduction adds up the columns of its first operand, so that must have some.
 bool Program::reduces_elements(const Draft& draft) const noexcept {
-  if (draft.existing[0] >= 0) return !values_[static_cast<std::size_t>(draft.existing[0])].uniform;
-  return !uniform_in(draft.loads[draft.fresh[0]], draft.space);
+  if (draft.existing[0] < 0) return !uniform_in(draft.loads[draft.fresh[0]], draft.space);
+  const auto reduced = static_cast<std::size_t>(draft.existing[0]);
+  if (space_.reduced_dims > 0) return !values_[reduced].uniform;
+  std::array<bool, kMaxValues> uniform;
+  find_uniform(draft.space, uniform);
+  return !uniform[reduced];
 }
 
 ValueId Program::add_value(ValueKind kind, std::size_t index, Type type, bool uniform) noexcept {
@@ -292,6 +343,11 @@ ValueId Program::add_param(Type type, Param number) noexcept {
 }
 
 void Program::commit(const Expression& expression, const Draft& draft) noexcept {
+  if (draft.space.reduced_dims > 0 && space_.reduced_dims == 0) {
+    std::array<bool, kMaxValues> uniform;
+    find_uniform(draft.space, uniform);
+    for (std::size_t v = 0; v < value_count_; ++v) values_[v].uniform = uniform[v];
+  }
   space_ = draft.space;
   std::array<ValueId, Expression::kMaxLoads> fresh;
   for (std::uint8_t l = 0; l < draft.new_loads; ++l) {
@@ -324,7 +380,7 @@ void Program::commit(const Expression& expression, const Draft& draft) noexcept 
   const auto stores = expression.stores();
   for (std::size_t i = 0; i < stores.size(); ++i) {
     for (std::size_t s = 0; s < store_count_; ++s) {
-      if (stores_[s].to.same(draft.stores[i], space_.dims)) stores_[s].dead = true;
+      if (stores_[s].to.same(draft.stores[i], space_)) stores_[s].dead = true;
     }
     const void* allocation = stores[i].to.allocation;
     stores_[store_count_++] = {draft.stores[i], ids[stores[i].node], false, allocation,
@@ -342,9 +398,11 @@ void Program::commit(const Expression& expression, const Draft& draft) noexcept 
 bool Program::append(const Expression& expression) noexcept {
   Draft draft;
   if (!expression.fits() || !fit_space(expression, draft) || !resolve_loads(expression, draft) ||
-      !resolve_stores(expression, draft) || !has_room(expression, draft)) {
+      !resolve_stores(expression, draft)) {
     return false;
   }
+  if (store_count_ + expression.stores().size() > Body::kMaxOutputs) drop_dead_stores();
+  if (!has_room(expression, draft)) return false;
   if (expression.reduced_dims() > 0 && !reduces_elements(draft)) return false;
   commit(expression, draft);
   return true;

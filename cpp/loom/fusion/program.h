@@ -61,7 +61,11 @@ struct Location {
   [[nodiscard]] bool overlaps(const Location& other) const noexcept {
     return begin < other.end && other.begin < end;
   }
-  [[nodiscard]] bool same(const Location& other, int dims) const noexcept;
+  /// True if every point of the space sees the same element in both, whatever the layouts are
+  /// called.
+  [[nodiscard]] bool same(const Location& other, const Space& space) const noexcept;
+  /// In elements, along dimension `d` of the space.
+  [[nodiscard]] std::int64_t stride(int d, const Space& space) const noexcept;
 };
 
 struct RecordedLoad {
@@ -136,8 +140,10 @@ class LOOM_API Program {
                            bool rows_only = false) const noexcept;
   [[nodiscard]] bool resolve_loads(const Expression& expression, Draft& draft) noexcept;
   [[nodiscard]] bool resolve_stores(const Expression& expression, Draft& draft) noexcept;
+  void drop_dead_stores() noexcept;
   [[nodiscard]] bool has_room(const Expression& expression, const Draft& draft) const noexcept;
   void commit(const Expression& expression, const Draft& draft) noexcept;
+  void find_uniform(const Space& space, std::span<bool> uniform) const noexcept;
   [[nodiscard]] bool reduces_elements(const Draft& draft) const noexcept;
   [[nodiscard]] ValueId add_value(ValueKind kind, std::size_t index, Type type,
                                   bool uniform) noexcept;
