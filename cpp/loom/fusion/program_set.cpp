@@ -71,9 +71,10 @@ bool ProgramSet::append_at(std::size_t place, const Expression& expression) {
   }
   if (count_ == 1 && !independent) return append_to(0, expression);
   if (!indexed_) start_index();
-  const std::size_t owner = owner_of(expression);
+  bool covered = true;
+  const std::size_t owner = owner_of(expression, covered);
   if (owner == kSeveral) return false;
-  if (owner != kNone) return append_to(owner, expression);
+  if (owner != kNone) return append_to(owner, expression, covered);
   if (!independent) return false;
   if (place < count_ && append_to(place, expression)) return true;
   if (count_ == kMaxPrograms) return false;
@@ -83,11 +84,11 @@ bool ProgramSet::append_at(std::size_t place, const Expression& expression) {
   return false;
 }
 
-bool ProgramSet::append_to(std::size_t program, const Expression& expression) {
+bool ProgramSet::append_to(std::size_t program, const Expression& expression, bool covered) {
   const bool first = programs_[program]->operators().empty();
   if (!programs_[program]->append(expression)) return false;
   if (first) elements_.fetch_add(programs_[program]->space().numel, std::memory_order_relaxed);
-  if (indexed_) add_ranges(expression, program);
+  if (indexed_ && !covered) add_ranges(expression, program);
   appended_.fetch_add(1, std::memory_order_relaxed);
   return true;
 }
@@ -104,12 +105,13 @@ void ProgramSet::start_index() {
   }
 }
 
-std::size_t ProgramSet::owner_of(const Expression& expression) const {
+std::size_t ProgramSet::owner_of(const Expression& expression, bool& covered) const {
   std::size_t owner = kNone;
   each_access(expression, [&](const TensorAccess& access) {
     const auto [begin, end] = span_of(access);
     auto it = ranges_.upper_bound(begin);
     if (it != ranges_.begin() && std::prev(it)->second.end > begin) --it;
+    covered = covered && it != ranges_.end() && it->first <= begin && it->second.end >= end;
     for (; it != ranges_.end() && it->first < end; ++it) {
       const std::size_t found = it->second.program;
       owner = owner == kNone || owner == found ? found : kSeveral;

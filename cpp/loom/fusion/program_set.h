@@ -65,10 +65,12 @@ class LOOM_API ProgramSet final : public OpenCommand {
   static constexpr std::size_t kNone = SIZE_MAX, kSeveral = SIZE_MAX - 1;
 
   [[nodiscard]] bool append_at(std::size_t place, const Expression& expression);
-  [[nodiscard]] bool append_to(std::size_t program, const Expression& expression);
+  [[nodiscard]] bool append_to(std::size_t program, const Expression& expression,
+                               bool covered = false);
   [[nodiscard]] Program& add_program();
   void start_index();
-  [[nodiscard]] std::size_t owner_of(const Expression& expression) const;
+  /// `covered` becomes false if the owner does not use all of the operator's memory already.
+  [[nodiscard]] std::size_t owner_of(const Expression& expression, bool& covered) const;
   void add_range(const std::byte* begin, const std::byte* end, std::size_t program);
   void add_ranges(const Expression& expression, std::size_t program);
 
