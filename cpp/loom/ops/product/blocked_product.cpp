@@ -30,10 +30,10 @@ constexpr std::int64_t kFewRows = 64;
 // A left operand of up to so many elements is transposed once, in pieces of so many inner ones.
 constexpr std::int64_t kMaxTurned = 4 << 20;
 constexpr std::int64_t kTurnedAtOnce = 128;
-// A right operand of up to so many elements is packed once, in pieces of so many, if that saves the
-// packing of more: cores have to wait for each other in between.
+// A right operand of so many elements is packed once, in pieces of so many and the way it lies. Of
+// fewer that is not worth the wait of the cores for each other in between.
 constexpr std::int64_t kMaxPacked = 8 << 20;
-constexpr std::int64_t kLeastSaved = 1 << 20;
+constexpr std::int64_t kLeastPacked = 1 << 16;
 constexpr std::int64_t kPackedAtOnce = 64 << 10;
 
 thread_local Scratch t_accumulators, t_turned, t_left_of_all, t_right_of_all;
@@ -238,13 +238,12 @@ void turn_left(Grid& grid, Problem<T>& p) {
   p.left.first = {to, from.rows, from.columns, ld, 1};
 }
 
-// Packs a right operand that several blocks of rows need, for all of them.
+// Packs the right operand for all blocks.
 template <class T>
-void pack_right(Grid& grid, Problem<T>& p, std::int64_t blocks) {
+void pack_right(Grid& grid, Problem<T>& p) {
   const MatrixView<const T> from = p.right.first;
   const std::int64_t elements = from.rows * from.columns;
-  if (from.rows > kMaxInner<T> || elements > kMaxPacked) return;
-  if ((blocks - 1) * elements < kLeastSaved) return;
+  if (from.rows > kMaxInner<T> || elements < kLeastPacked || elements > kMaxPacked) return;
   const std::int64_t panel = panel_step<T>(from.rows);
   T* to = t_right_of_all.get<T>(parts(from.columns, kPanel) * panel);
   // In the direction in which the operand is read as it lies.
@@ -293,7 +292,7 @@ void run(Grid& grid, Problem<T> p) {
   const std::int64_t down = parts(p.rows(), block.rows);
   const std::int64_t across = parts(p.columns(), block.columns);
   if constexpr (std::is_same_v<T, BFloat16>) {
-    if (p.batch == 1 && p.result.first.row_major()) pack_right(grid, p, down);
+    if (p.batch == 1 && p.result.first.row_major()) pack_right(grid, p);
   }
   const auto run_block = [&](std::int64_t index) {
     const std::int64_t column = index % across * block.columns;
