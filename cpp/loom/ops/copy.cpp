@@ -39,14 +39,11 @@ void copy_dense(Grid& grid, const TensorRef& destination, const TensorRef& sourc
   constexpr std::size_t kWhole = std::size_t{1} << 20, kPiece = std::size_t{256} << 10;
   const std::size_t length = bytes <= kWhole || streaming ? kWhole : kPiece;
   const auto blocks = static_cast<std::int64_t>((bytes + length - 1) / length);
-  grid.run(
-      blocks,
-      [&](std::int64_t block) {
-        const std::size_t begin = static_cast<std::size_t>(block) * length;
-        copy_bytes(destination.data() + begin, source.data() + begin,
-                   std::min(length, bytes - begin), streaming);
-      },
-      RunBy::kAny);
+  grid.run_by_any(blocks, [&](std::int64_t block) {
+    const std::size_t begin = static_cast<std::size_t>(block) * length;
+    copy_bytes(destination.data() + begin, source.data() + begin, std::min(length, bytes - begin),
+               streaming);
+  });
 }
 
 /// Where the elements of a tensor end, in bytes from the first one.
@@ -71,7 +68,7 @@ bool copy_moved(Grid& grid, const TensorRef& destination, const TensorRef& sourc
   const std::size_t bytes = static_cast<std::size_t>(destination.numel()) * destination.itemsize();
   const auto copy = StridedCopy::between(to, from, bytes);
   if (!copy) return false;
-  grid.run(copy->blocks(), [&](std::int64_t block) { copy->run(block); }, RunBy::kAny);
+  grid.run_by_any(copy->blocks(), [&](std::int64_t block) { copy->run(block); });
   return true;
 }
 

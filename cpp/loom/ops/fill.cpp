@@ -23,10 +23,11 @@ void zero_kernel(Grid& grid, const TensorRef& self) {
     return;
   }
   const std::size_t bytes = static_cast<std::size_t>(self.numel()) * self.itemsize();
-  grid.run(static_cast<std::int64_t>((bytes + kBlock - 1) / kBlock), [&](std::int64_t block) {
-    const std::size_t begin = static_cast<std::size_t>(block) * kBlock;
-    std::memset(self.data() + begin, 0, std::min(kBlock, bytes - begin));
-  });
+  grid.run_by_any(static_cast<std::int64_t>((bytes + kBlock - 1) / kBlock),
+                  [&](std::int64_t block) {
+                    const std::size_t begin = static_cast<std::size_t>(block) * kBlock;
+                    std::memset(self.data() + begin, 0, std::min(kBlock, bytes - begin));
+                  });
 }
 
 at::Tensor& zero_(at::Tensor& self) {

@@ -81,7 +81,7 @@ void select_dense(Grid& grid, const TensorRef& output, const TensorRef& self,
   const std::int64_t total = selection.outer * selection.count;
   const std::int64_t block =
       block_length(total, 4 + static_cast<double>(selection.bytes) / sizeof(float));
-  grid.run((total + block - 1) / block, [&](std::int64_t i) {
+  grid.run_by_any((total + block - 1) / block, [&](std::int64_t i) {
     const std::int64_t begin = i * block, end = std::min(total, begin + block);
     if (which.scalar_type() == c10::kLong) {
       select_items(to, from, which.const_data_ptr<std::int64_t>(), selection, begin, end);
@@ -146,12 +146,12 @@ void add_embedding_gradients(Grid& grid, const TensorRef& result, const TensorRe
   auto* const sums = to.mutable_data_ptr<float>();
   const auto* const grads = from.const_data_ptr<float>();
   const std::int64_t zeroed = block_length(rows, static_cast<double>(columns) / 4);
-  grid.run((rows + zeroed - 1) / zeroed, [&](std::int64_t i) {
+  grid.run_by_any((rows + zeroed - 1) / zeroed, [&](std::int64_t i) {
     const std::int64_t end = std::min(rows, (i + 1) * zeroed);
     std::fill(sums + i * zeroed * columns, sums + end * columns, 0.0F);
   });
   constexpr std::int64_t kColumns = 64;
-  grid.run((columns + kColumns - 1) / kColumns, [&](std::int64_t block) {
+  grid.run_by_any((columns + kColumns - 1) / kColumns, [&](std::int64_t block) {
     const std::int64_t begin = block * kColumns, end = std::min(columns, begin + kColumns);
     const auto add = [&](const auto* index) {
       for (std::int64_t i = 0; i < which.numel(); ++i) {

@@ -37,11 +37,16 @@ struct Written {
 class Grid {
  public:
   Grid(Cores& cores, int priority) noexcept : cores_(cores), priority_(priority) {}
-  /// Calls body(block) for every block in [0, blocks), on this and on idle cores. Blocks that call
-  /// nothing of ATen's, nor of libraries with threads of their own, may be run by kAny.
+  /// Calls body(block) for every block in [0, blocks), on this and on idle cores.
   template <class Body>
   void run(std::int64_t blocks, Body&& body, RunBy by = RunBy::kDevice) {
     cores_.run(blocks, std::forward<Body>(body), priority_, by);
+  }
+  /// The same, with host threads that wait: for blocks that call nothing of ATen's, nor of
+  /// libraries with threads of their own.
+  template <class Body>
+  void run_by_any(std::int64_t blocks, Body&& body) {
+    run(blocks, std::forward<Body>(body), RunBy::kAny);
   }
 
  private:
@@ -177,7 +182,8 @@ struct Command {
     int next = 0;
     std::apply([&](const auto&... stored) { (collect(tensors, next, stored), ...); }, operands);
     const SlicePlan plan = split.plan(Operands(tensors.data(), tensors.size()));
-    grid.run(plan.blocks(), [&](std::int64_t block) { run_block(plan, block * plan.block); });
+    grid.run(
+        plan.blocks(), [&](std::int64_t block) { run_block(plan, block * plan.block); }, plan.by);
   }
 
   template <class Array, class T>

@@ -144,6 +144,7 @@ SlicePlan Rows::plan(Operands operands) const noexcept {
     first = false;
   }
   plan.block = block_length(plan.items, cost);
+  plan.by = by;
   return plan;
 }
 

@@ -5,6 +5,7 @@
 // range of; the number of blocks follows from shapes only, never from the number of cores, so that
 // results do not depend on it. Thread: the worker that runs the command.
 
+#include "loom/device/cores.h"
 #include "loom/ops/tensor_ref.h"
 
 #include <array>
@@ -22,6 +23,7 @@ struct SlicePlan {
 
   std::int64_t items = 1, block = 1;
   std::int8_t leading = 0;  ///< how many dimensions kRows makes one of
+  RunBy by = RunBy::kDevice;
   std::array<std::int8_t, kMaxOperands> modes{};
 
   [[nodiscard]] std::int64_t blocks() const noexcept {
@@ -58,11 +60,13 @@ struct Along {
 /// The first `leading` dimensions of operand i become one, and a block is a range of that, if bit i
 /// of `cut` is set; other operands are whole. The kernel sees the operands with their leading
 /// dimensions flattened even when there is one block. Requires: the cut operands are contiguous and
-/// agree in their leading sizes. `cost` is that of one row, in the unit of Pointwise.
+/// agree in their leading sizes. `cost` is that of one row, in the unit of Pointwise. Kernels that
+/// only read and write the operands' memory may be run by kAny.
 struct Rows {
   std::int8_t leading = 1;
   std::uint32_t cut = 1;
   double cost = 1;
+  RunBy by = RunBy::kDevice;
   [[nodiscard]] SlicePlan plan(Operands operands) const noexcept;
 };
 

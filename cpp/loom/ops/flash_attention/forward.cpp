@@ -136,7 +136,7 @@ void run(Grid& grid, const Problem<T>& problem) {
     }
     if constexpr (std::is_same_v<T, BFloat16>) release_matrix_unit();
   };
-  grid.run((items + together - 1) / together * parts, run_block, RunBy::kAny);
+  grid.run_by_any((items + together - 1) / together * parts, run_block);
 }
 
 template <class T>

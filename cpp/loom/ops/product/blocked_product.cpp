@@ -229,7 +229,7 @@ void turn_left(Grid& grid, Problem<T>& p) {
   if (from.rows * ld > kMaxTurned) return;
   using Bits = std::conditional_t<sizeof(T) == 2, std::uint16_t, float>;
   T* to = t_left_of_all.get<T>(from.rows * ld);
-  grid.run(parts(from.columns, kTurnedAtOnce), [&](std::int64_t index) {
+  grid.run_by_any(parts(from.columns, kTurnedAtOnce), [&](std::int64_t index) {
     const std::int64_t column = index * kTurnedAtOnce;
     transpose(std::min(kTurnedAtOnce, from.columns - column), from.rows,
               reinterpret_cast<const Bits*>(from.data + column * from.column_stride),
@@ -249,24 +249,18 @@ void pack_right(Grid& grid, Problem<T>& p) {
   // In the direction in which the operand is read as it lies.
   if (from.row_major()) {
     const std::int64_t rows = std::max<std::int64_t>(kPackedAtOnce / from.columns / 2 * 2, 2);
-    grid.run(
-        parts(from.rows, rows),
-        [&](std::int64_t index) {
-          const std::int64_t row = index * rows;
-          pack_panels(from, row, std::min(rows, from.rows - row), to);
-        },
-        RunBy::kAny);
+    grid.run_by_any(parts(from.rows, rows), [&](std::int64_t index) {
+      const std::int64_t row = index * rows;
+      pack_panels(from, row, std::min(rows, from.rows - row), to);
+    });
   } else {
     const std::int64_t panels = std::max<std::int64_t>(kPackedAtOnce / from.rows / kPanel, 1);
     const std::int64_t columns = panels * kPanel;
-    grid.run(
-        parts(from.columns, columns),
-        [&](std::int64_t index) {
-          const std::int64_t column = index * columns;
-          pack_panels(from.part(0, column, from.rows, std::min(columns, from.columns - column)), 0,
-                      from.rows, to + index * panels * panel);
-        },
-        RunBy::kAny);
+    grid.run_by_any(parts(from.columns, columns), [&](std::int64_t index) {
+      const std::int64_t column = index * columns;
+      pack_panels(from.part(0, column, from.rows, std::min(columns, from.columns - column)), 0,
+                  from.rows, to + index * panels * panel);
+    });
   }
   p.panels = to;
 }

@@ -102,7 +102,7 @@ void run_by_pixels(Grid& grid, const Problem& p) {
   const std::int64_t length = std::clamp<std::int64_t>(
       static_cast<std::int64_t>(kBlockWork / panel_work), 1, std::min(kMostPanels, panels / 4));
   const Blocks blocks(panels, length);
-  grid.run(blocks.count(), [&](std::int64_t index) {
+  grid.run_by_any(blocks.count(), [&](std::int64_t index) {
     const Blocks::Range range = blocks[index];
     const std::int64_t chunk = inner_chunk(p.windows.rows()), first = range.first * kPanel;
     const std::int64_t ld = range.count() * kPanel + kLine;
@@ -125,7 +125,7 @@ void run_by_filters(Grid& grid, const Problem& p) {
   const std::int64_t lanes = std::min(parts(all, 16) * 16, panels * kPanel);
   const Blocks filters(p.filters, filters_of_block(p.filters, work(p.filters, inner, lanes)));
   const Blocks groups(panels, kMostPanels);
-  grid.run(filters.count() * groups.count(), [&](std::int64_t index) {
+  grid.run_by_any(filters.count() * groups.count(), [&](std::int64_t index) {
     run_panels(p, groups[index % groups.count()], filters[index / groups.count()], kPanel,
                [&](std::int64_t row, std::int64_t, std::int64_t panel) -> const float* {
                  return made + (panel * inner + row) * kPanel;
@@ -142,7 +142,7 @@ void run_dots(Grid& grid, const Problem& p) {
   transpose(inner, pixels, made, pixels, vectors, inner);
   const std::int64_t bytes = inner * static_cast<std::int64_t>(sizeof(float));
   const Blocks blocks(p.filters, std::max<std::int64_t>(kDotBytes / bytes, 16));
-  grid.run(blocks.count(), [&](std::int64_t index) {
+  grid.run_by_any(blocks.count(), [&](std::int64_t index) {
     const Blocks::Range range = blocks[index];
     const std::int64_t count = range.count();
     float* dots = t_dots.get<float>(2 * pixels * count);

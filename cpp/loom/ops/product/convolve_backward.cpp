@@ -67,7 +67,7 @@ GradientRows gradient_rows(Grid& grid, const float* gradient, std::int64_t filte
   const std::int64_t ld = pixels + kLine;
   float* to = t_shared.get<float>(filters * ld);
   const Blocks blocks(filters, std::max<std::int64_t>(kCopied / pixels, 1));
-  grid.run(blocks.count(), [&](std::int64_t index) {
+  grid.run_by_any(blocks.count(), [&](std::int64_t index) {
     const auto [first, last] = blocks[index];
     for (std::int64_t image = 0; image < windows.images; ++image) {
       for (std::int64_t f = first; f < last; ++f) {
@@ -85,7 +85,7 @@ const float* gradient_panels(Grid& grid, const float* gradient, std::int64_t fil
   const std::int64_t panels = parts(pixels, kPanel);
   float* to = t_shared.get<float>(panels * filters * kPanel);
   const Blocks blocks(panels, std::max<std::int64_t>(kCopied / (filters * kPanel), 1));
-  grid.run(blocks.count(), [&](std::int64_t index) {
+  grid.run_by_any(blocks.count(), [&](std::int64_t index) {
     const auto [first, last] = blocks[index];
     for (std::int64_t panel = first; panel < last; ++panel) {
       const std::int64_t pixel = panel * kPanel;
@@ -145,7 +145,7 @@ void image_gradient_of_few(Grid& grid, const TensorRef& result, const TensorRef&
   const std::int64_t most = std::max<std::int64_t>(kPackedColumns / taps, 1);
   const std::int64_t count = parts(parts(windows.channels, most), 2) * 2;
   const Blocks channels(windows.channels, parts(windows.channels, count));
-  grid.run(channels.count(), [&](std::int64_t index) {
+  grid.run_by_any(channels.count(), [&](std::int64_t index) {
     const Blocks::Range range = channels[index];
     const std::int64_t width = range.count() * taps, panels = parts(width, kPanel) * kPanel;
     float* packed = t_columns.get<float>(kPackedRows * panels);
@@ -176,7 +176,7 @@ void make_panels(Grid& grid, const Windows& windows, const float* images, float*
   const std::int64_t pixels = windows.pixels(), inner = windows.rows();
   const Blocks panels(pixels, kPanel);
   const Blocks rows(inner, std::max<std::int64_t>(kCopied / std::min(pixels, kPanel), 1));
-  grid.run(panels.count() * rows.count(), [&](std::int64_t index) {
+  grid.run_by_any(panels.count() * rows.count(), [&](std::int64_t index) {
     const std::int64_t panel = index / rows.count();
     const Blocks::Range pixel = panels[panel], row = rows[index % rows.count()];
     Columns(windows, pixel.first, pixel.count())
@@ -195,7 +195,7 @@ void convolve_weight_gradient(Grid& grid, const TensorRef& result, const TensorR
   const Blocks rows(filters, columns.count() >= 6 || filters < kTileRows
                                  ? filters
                                  : parts(parts(filters, 2), 16) * 16);
-  grid.run(columns.count() * rows.count(), [&](std::int64_t index) {
+  grid.run_by_any(columns.count() * rows.count(), [&](std::int64_t index) {
     const auto [first, last] = columns[index / rows.count()];
     const auto [begin, end] = rows[index % rows.count()];
     const std::int64_t width = last - first;
@@ -231,7 +231,7 @@ void convolve_image_gradient(Grid& grid, const TensorRef& result, const TensorRe
   }
   const Blocks channels(windows.channels, channels_of_block(windows.channels, taps));
   const std::int64_t ld = filters + kLine, chunk = inner_chunk(filters);
-  grid.run(channels.count(), [&](std::int64_t index) {
+  grid.run_by_any(channels.count(), [&](std::int64_t index) {
     const auto [first, last] = channels[index];
     clear(elements(result), windows, {first, last});
     for (std::int64_t row = first * taps; row < last * taps; row += kTileRows) {

@@ -84,7 +84,7 @@ PixelRows pixel_rows(Grid& grid, const float* from, std::int64_t images, std::in
                      std::int64_t plane, Scratch& scratch) {
   const std::int64_t ld = channels + kLine;
   float* to = scratch.get<float>(images * plane * ld);
-  grid.run(images, [&](std::int64_t image) {
+  grid.run_by_any(images, [&](std::int64_t image) {
     transpose(channels, plane, from + image * channels * plane, plane, to + image * ld,
               images * ld);
   });
@@ -97,7 +97,7 @@ PixelRows pixel_columns(Grid& grid, const float* from, std::int64_t images, std:
   const std::int64_t ld = images * plane + kLine;
   float* to = scratch.get<float>(channels * ld);
   const Blocks blocks(channels, std::max<std::int64_t>(16384 / (images * plane), 1));
-  grid.run(blocks.count(), [&](std::int64_t index) {
+  grid.run_by_any(blocks.count(), [&](std::int64_t index) {
     for (std::int64_t c = blocks[index].first; c < blocks[index].last; ++c) {
       transpose(images, plane, from + c * plane, channels * plane, to + c * ld, images);
     }
@@ -128,7 +128,8 @@ struct TapProducts {
   void run(Grid& grid, const PixelRows& rows) const {
     const std::int64_t made = turned ? windows.channels : filters;
     const Blocks blocks(made, width_of_block(made));
-    grid.run(blocks.count(), [&](std::int64_t index) { run_block(rows, made, blocks[index]); });
+    grid.run_by_any(blocks.count(),
+                    [&](std::int64_t index) { run_block(rows, made, blocks[index]); });
   }
 
  private:
@@ -262,7 +263,7 @@ void taps_weight_gradient(Grid& grid, const TensorRef& result, const TensorRef& 
   const Blocks blocks(filters, width_of_block(filters));
   const bool streaming = filters * inner >= kStreamed && inner % 16 == 0 &&
                          reinterpret_cast<std::uintptr_t>(result.data()) % 64 == 0;
-  grid.run(blocks.count(), [&](std::int64_t index) {
+  grid.run_by_any(blocks.count(), [&](std::int64_t index) {
     const auto [first, last] = blocks[index];
     float* made = t_turned.get<float>(kGradientDepth * taps * kPanel);
     for (std::int64_t c = 0; c < channels; c += kGradientDepth) {

@@ -123,7 +123,7 @@ const float* transform_all_weights(Grid& grid, const Problem& p) {
   const std::int64_t channels = p.channels(), step = p.filters * channels + kLine;
   float* to = t_weights.get<float>(kPoints * step);
   const Blocks filters(p.filters, std::max<std::int64_t>(kWeights / channels, 1));
-  grid.run(filters.count(), [&](std::int64_t index) {
+  grid.run_by_any(filters.count(), [&](std::int64_t index) {
     float* taps = t_taps.get<float>(kTaps * channels);
     for (std::int64_t f = filters[index].first; f < filters[index].last; ++f) {
       if (p.turned) {
@@ -158,7 +158,7 @@ void run(Grid& grid, const Problem& p) {
   const Windows tiles = tile_windows(p.windows), pixels = tile_results(p.windows, p.filters);
   const std::int64_t width = tiles.pixels() >= kManyTiles ? kPanel : kNarrow;
   const Blocks blocks(tiles.pixels(), width);
-  grid.run(blocks.count(), [&](std::int64_t index) {
+  grid.run_by_any(blocks.count(), [&](std::int64_t index) {
     const auto [first, last] = blocks[index];
     const std::int64_t count = last - first;
     const std::int64_t points_step = channels * width + kLine;

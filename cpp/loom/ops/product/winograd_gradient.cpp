@@ -125,7 +125,7 @@ void make_gradient(const Group& group, const Windows& tiles, Blocks::Range range
 void multiply_group(Grid& grid, const Group& group, std::int64_t tiles, bool add) {
   const Blocks filters(group.filters, kTileRows);
   const std::int64_t panels = group.panels();
-  grid.run(kPoints * panels * filters.count(), [&](std::int64_t index) {
+  grid.run_by_any(kPoints * panels * filters.count(), [&](std::int64_t index) {
     const std::int64_t point = index % kPoints, panel = index / kPoints % panels;
     const Blocks::Range rows = filters[index / (kPoints * panels)];
     const std::int64_t first = panel * kPanel;
@@ -141,7 +141,7 @@ void multiply_group(Grid& grid, const Group& group, std::int64_t tiles, bool add
 void finish(Grid& grid, const Group& group, float* result) {
   const std::int64_t channels = group.channels;
   const Blocks filters(group.filters, std::max<std::int64_t>(kWeights / channels, 1));
-  grid.run(filters.count(), [&](std::int64_t index) {
+  grid.run_by_any(filters.count(), [&](std::int64_t index) {
     float* taps = t_taps.get<float>(kTaps * channels);
     for (std::int64_t f = filters[index].first; f < filters[index].last; ++f) {
       transform_sums(group.sums + f * channels, group.sums_step(), channels, taps);
@@ -168,7 +168,7 @@ void winograd_weight_gradient(Grid& grid, const TensorRef& result, const TensorR
   const Blocks groups(seen.pixels(), kGroup);
   for (std::int64_t g = 0; g < groups.count(); ++g) {
     const Blocks panels(groups[g].count(), kPanel);
-    grid.run(2 * panels.count(), [&](std::int64_t index) {
+    grid.run_by_any(2 * panels.count(), [&](std::int64_t index) {
       const Blocks::Range range = panels[index / 2];
       const std::int64_t first = groups[g].first + range.first;
       const Blocks::Range counted{first, first + range.count()};

@@ -39,7 +39,7 @@ void run_recurrence(Grid& grid, const Recurrence& r, const Step& step) {
   if (across >= 2 && r.groups >= 2 && !by_samples) {
     const std::int64_t part = parts(r.groups, std::min(across, r.groups));
     for (std::int64_t i = 0; i < r.steps; ++i) {
-      grid.run(parts(r.groups, part), [&](std::int64_t block) {
+      grid.run_by_any(parts(r.groups, part), [&](std::int64_t block) {
         step(i, 0, r.batch, block * part, std::min((block + 1) * part, r.groups));
       });
     }
@@ -49,7 +49,7 @@ void run_recurrence(Grid& grid, const Recurrence& r, const Step& step) {
   const std::int64_t most = std::max<std::int64_t>(r.batch / least_rows, 1);
   const std::int64_t part = parts(
       r.batch, std::clamp<std::int64_t>(static_cast<std::int64_t>(cost / kBlockCost), 1, most));
-  grid.run(parts(r.batch, part), [&](std::int64_t block) {
+  grid.run_by_any(parts(r.batch, part), [&](std::int64_t block) {
     for (std::int64_t i = 0; i < r.steps; ++i) {
       step(i, block * part, std::min((block + 1) * part, r.batch), 0, r.groups);
     }

@@ -50,7 +50,7 @@ float* floats(const TensorRef& tensor) { return reinterpret_cast<float*>(tensor.
 
 // Panels of all gates of kGroup units each, one row per hidden element.
 void pack_for_forward(Grid& grid, const Sizes& s, const float* weight, float* to) {
-  grid.run(s.parts(kGroup), [&](std::int64_t group) {
+  grid.run_by_any(s.parts(kGroup), [&](std::int64_t group) {
     float* panel = to + group * kGroupSums * s.hidden;
     const std::int64_t units = std::min(kGroup, s.hidden - group * kGroup);
     if (units < kGroup) std::fill_n(panel, kGroupSums * s.hidden, 0.F);
@@ -64,7 +64,7 @@ void pack_for_forward(Grid& grid, const Sizes& s, const float* weight, float* to
 // Panels of kPanel columns each.
 void pack_for_backward(Grid& grid, const Sizes& s, const float* weight, float* to) {
   const std::int64_t rows = kGates * s.hidden;
-  grid.run(s.parts(kPanel), [&](std::int64_t index) {
+  grid.run_by_any(s.parts(kPanel), [&](std::int64_t index) {
     float* panel = to + index * kPanel * rows;
     const std::int64_t units = std::min(kPanel, s.hidden - index * kPanel);
     if (units < kPanel) std::fill_n(panel, kPanel * rows, 0.F);

@@ -25,7 +25,7 @@ const std::byte* at_element(const at::Tensor& tensor, std::int64_t index) {
 template <class Body>
 void for_channels(Grid& grid, ChannelLayout layout, Body body) {
   const std::int64_t each = std::max<std::int64_t>(1, kElementsOfBlock / layout.count());
-  grid.run((layout.channels + each - 1) / each, [&](std::int64_t block) {
+  grid.run_by_any((layout.channels + each - 1) / each, [&](std::int64_t block) {
     const std::int64_t end = std::min(layout.channels, (block + 1) * each);
     for (std::int64_t channel = block * each; channel < end; ++channel) body(channel);
   });
@@ -40,7 +40,7 @@ std::vector<double> add_rows(Grid& grid, ChannelLayout layout, Add add) {
       std::clamp<std::int64_t>(kElementsOfBlock / layout.channels, 16, kRowsOfBlock);
   const std::int64_t blocks = (layout.outer + rows - 1) / rows;
   std::vector<double> parts(static_cast<std::size_t>(blocks * sums_of_row));
-  grid.run(blocks, [&](std::int64_t block) {
+  grid.run_by_any(blocks, [&](std::int64_t block) {
     double* const part = parts.data() + block * sums_of_row;
     float* const sums = row_scratch(sums_of_row, 1);
     const std::int64_t end = std::min(layout.outer, (block + 1) * rows);
@@ -194,7 +194,7 @@ class ShortRuns {
 template <class Body>
 void for_short_runs(Grid& grid, ChannelLayout layout, Body body) {
   const std::int64_t each = std::max<std::int64_t>(1, kColumns / layout.inner);
-  grid.run((layout.channels + each - 1) / each, [&](std::int64_t block) {
+  grid.run_by_any((layout.channels + each - 1) / each, [&](std::int64_t block) {
     const std::int64_t first = block * each, last = std::min(layout.channels, first + each);
     ShortRuns runs(layout, first, last);
     body(runs, static_cast<std::size_t>(first), static_cast<std::size_t>(last));

@@ -58,7 +58,7 @@ void normalise(Grid& grid, const TensorRef& output, const TensorRef& mean, const
   const at::Tensor to = output.alias(), to_mean = mean.alias(), to_rstd = rstd.alias();
   const at::Tensor from = input.alias(), scale = weight.alias(), shift = bias.alias();
   const RowKernels& kernels = row_kernels(*row_element(from.scalar_type()));
-  grid.run(blocks.count(), [&](std::int64_t index) {
+  grid.run_by_any(blocks.count(), [&](std::int64_t index) {
     const std::int64_t columns = blocks.columns, pitch = row_pitch(columns);
     float* const scratch = row_scratch(columns, 4);
     const float* const factors = row_parameter(scale, 1, scratch + pitch, columns);
@@ -101,7 +101,7 @@ void gradients(Grid& grid, const TensorRef& to_input, const TensorRef& to_weight
   const at::Tensor to = to_input.alias(), from = grad.alias(), in = input.alias();
   const at::Tensor means = mean.alias(), rstds = rstd.alias(), scale = weight.alias();
   const RowKernels& kernels = row_kernels(*row_element(in.scalar_type()));
-  grid.run(blocks.count(), [&](std::int64_t index) {
+  grid.run_by_any(blocks.count(), [&](std::int64_t index) {
     float* const scratch = row_scratch(columns, 2);
     const float* const factors = row_parameter(scale, 1, scratch, columns);
     std::optional<RowOutput> rows;

@@ -65,7 +65,10 @@ bool launch_max_pool(const char* name, const at::Tensor& result, const at::Tenso
   };
   const double cost = kElementCost * static_cast<double>(window.rows.to * window.columns.to) *
                       static_cast<double>(window.rows.kernel * window.columns.kernel);
-  const Rows planes{.leading = static_cast<std::int8_t>(input.dim() - 2), .cut = 7, .cost = cost};
+  const Rows planes{.leading = static_cast<std::int8_t>(input.dim() - 2),
+                    .cut = 7,
+                    .cost = cost,
+                    .by = RunBy::kAny};
   launch(name, planes, run, out(result), out(indices), input, window);
   return true;
 }

@@ -221,7 +221,7 @@ void launch_planes(const char* name, const at::Tensor& result, const at::Tensor&
     const std::int64_t channels = to_ref.sizes()[1], sample = from_ref.strides()[0];
     const auto* const from = reinterpret_cast<const float*>(from_ref.data());
     auto* const to = reinterpret_cast<float*>(to_ref.data());
-    grid.run((planes + block - 1) / block, [&](std::int64_t index) {
+    grid.run_by_any((planes + block - 1) / block, [&](std::int64_t index) {
       for (std::int64_t p = index * block; p < std::min(planes, (index + 1) * block); ++p) {
         each(from + p / channels * sample + p % channels * from_plane, to + p * to_plane);
       }

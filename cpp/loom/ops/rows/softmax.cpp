@@ -21,7 +21,8 @@ bool takes(const at::Tensor& result, const at::Tensor& input, std::int64_t dim) 
 Rows rows_of(const at::Tensor& result, std::uint32_t cut) {
   return {.leading = static_cast<std::int8_t>(result.dim() - 1),
           .cut = cut,
-          .cost = kElementCost * static_cast<double>(result.size(-1))};
+          .cost = kElementCost * static_cast<double>(result.size(-1)),
+          .by = RunBy::kAny};
 }
 
 }  // namespace
