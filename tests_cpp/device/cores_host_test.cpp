@@ -106,7 +106,8 @@ TEST(CoresHelpTest, AWaitingHostLeavesBlocksOfTheDeviceAlone) {
     for (int i = 0; i < 100; ++i) cores.run(64, [&](std::int64_t) { runners.note(); });
     done = true;
   });
-  EXPECT_TRUE(cores.help_until([&] { return done.load(); }, kLong));
+  while (!cores.help_until([&] { return done.load(); }, kLong)) {
+  }
   EXPECT_FALSE(runners.has(std::this_thread::get_id()));
   publisher.join();
 }
@@ -177,6 +178,20 @@ TEST_F(CoresHostTest, AHostLeavesAGridWhenItIsDone) {
   });
   EXPECT_TRUE(cores_.help_until([&] { return done.load(); }, kLong));
   left = true;
+  publisher.join();
+}
+
+TEST_F(CoresHostTest, AHostMakesRoomForAGridOfTheDeviceThatWantsAllCores) {
+  std::latch inside(1), end(1);
+  std::thread publisher([&] {
+    cores_.run(2, [&](std::int64_t block) {
+      if (block == 0) inside.count_down();
+      end.wait();
+    });
+  });
+  inside.wait();  // nobody is there for the other block
+  EXPECT_FALSE(cores_.help_until([] { return false; }, kLong));
+  end.count_down();
   publisher.join();
 }
 

@@ -12,9 +12,12 @@
 #include <array>
 #include <atomic>
 #include <bit>
+#include <chrono>
 #include <exception>
+#include <sched.h>
 #include <string>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 namespace loom {
@@ -24,6 +27,15 @@ using BlockFunction = void (*)(void* context, std::int64_t block);
 
 // Helpers give up spinning sooner than workers: on a small host they take the core that submits.
 constexpr std::int64_t kMaxHelperSpinNs = 10'000;
+// How long a host looks for blocks, in units of its limit: at first, as the worker may have to be
+// scheduled, and once it has run some. A host that went to sleep between two grids would leave its
+// processor to nobody, since the system is slow to move a helper there that was woken elsewhere.
+constexpr std::int64_t kHostPatience = 4, kHelpingHostPatience = 20;
+// A helper on its publisher's processor rests so long before it looks where it is, and so often for
+// one grid; then it helps, as the publisher may be asleep. A rest that every grid ended would cost
+// the publisher as much as the help.
+constexpr std::chrono::microseconds kRest{250};
+constexpr int kMostRests = 3;
 // Each thread that is woken wakes more in turn, so that publishing stays cheap.
 constexpr int kWakesAtOnce = 2;
 // A grid is divided into at most as many shares: publishing has to reset each.
@@ -54,6 +66,9 @@ struct alignas(64) Slot {
   std::atomic<int> priority{0};                 // a hint for choosing: relaxed
   // Read before a host enters: relaxed. It may be the last grid's; so it is looked at again inside.
   std::atomic<bool> by_any{false};
+  // Hints, too: whether all cores have something to do, and the publisher's processor.
+  std::atomic<bool> for_all{false};
+  std::atomic<int> cpu{-1};
   // Written by the publisher while the slot is closed and nobody is inside.
   BlockFunction function = nullptr;
   void* context = nullptr;
@@ -159,7 +174,7 @@ void Slot::close_and_wait(std::int64_t spin_ns) noexcept {
 }  // namespace
 
 struct Cores::State {
-  enum class Found { kNothing, kClosed, kBlocks };
+  enum class Found { kNothing, kClosed, kBlocks, kOccupied };
 
   static constexpr int kSlots = 64;
 
@@ -192,12 +207,13 @@ struct Cores::State {
   void wake(std::int64_t useful) noexcept;
   void stop_helpers() noexcept;
   void help(int rank);
-  bool help_once(int rank, std::uint32_t seen) noexcept;
+  Found help_once(int rank, std::uint32_t seen, bool may_rest) noexcept;
   template <class Enough>
   Found help_as_host(std::uint32_t seen, Enough enough);
   template <class Enough>
   bool run_blocks(int index, int rank, std::uint32_t seen, Enough enough);
   int best_open_slot(RunBy by) const noexcept;
+  bool wants_processor() noexcept;
   void idle(std::uint32_t seen) noexcept;
 };
 
@@ -238,6 +254,9 @@ void Cores::State::publish(int index, std::int64_t blocks, BlockFunction functio
   slot.divide(blocks, cores);
   slot.priority.store(priority, std::memory_order_relaxed);
   slot.by_any.store(by == RunBy::kAny, std::memory_order_relaxed);
+  const bool for_all = blocks >= cores;
+  slot.for_all.store(for_all, std::memory_order_relaxed);
+  slot.cpu.store(::sched_getcpu(), std::memory_order_relaxed);
   if (by == RunBy::kAny) slot.float_mode = FloatMode::current();
   slot.entered.fetch_and(~Slot::kClosed, std::memory_order_release);
   open.fetch_or(std::uint64_t{1} << index, std::memory_order_relaxed);
@@ -245,7 +264,8 @@ void Cores::State::publish(int index, std::int64_t blocks, BlockFunction functio
   // here `signal` changes, then `sleepers` is read; both sides are sequentially consistent.
   signal.fetch_add(1, std::memory_order_seq_cst);
   std::int64_t useful = std::min<std::int64_t>(blocks - 1, helpers);
-  if (by == RunBy::kAny) useful -= hosts.load(std::memory_order_relaxed);
+  // A host that is looking runs blocks itself, or wakes a helper in its place.
+  if (by == RunBy::kAny || for_all) useful -= hosts.load(std::memory_order_relaxed);
   wake(useful);
 }
 
@@ -267,10 +287,17 @@ void Cores::State::stop_helpers() noexcept {
 }
 
 void Cores::State::help(int rank) {
-  for (;;) {
+  std::uint32_t before = 0;
+  for (int rests = 0;;) {
     const std::uint32_t seen = signal.load(std::memory_order_acquire);
     if (stop.load(std::memory_order_relaxed)) return;
-    if (!help_once(rank, seen)) idle(seen);
+    rests = seen == std::exchange(before, seen) ? rests : 0;
+    const Found found = help_once(rank, seen, rests < kMostRests);
+    if (found == Found::kNothing) idle(seen);
+    if (found == Found::kOccupied) {
+      ++rests;
+      std::this_thread::sleep_for(kRest);
+    }
   }
 }
 
@@ -290,16 +317,33 @@ int Cores::State::best_open_slot(RunBy by) const noexcept {
   return best;
 }
 
-// Runs blocks of the most urgent grid, until it has no more or another grid is published.
-bool Cores::State::help_once(int rank, std::uint32_t seen) noexcept {
+// Whether a host that can only look on keeps a helper from a grid that all cores should be at.
+bool Cores::State::wants_processor() noexcept {
+  for (std::uint64_t mask = open.load(std::memory_order_relaxed); mask != 0; mask &= mask - 1) {
+    Slot& slot = slots[static_cast<std::size_t>(std::countr_zero(mask))];
+    if (!slot.for_all.load(std::memory_order_relaxed) || !slot.enter()) continue;
+    const bool wants = !slot.by_any.load(std::memory_order_relaxed) && slot.unclaimed() > 0;
+    slot.leave();
+    if (wants) return true;
+  }
+  return false;
+}
+
+// Runs blocks of the most urgent grid, until it has no more or another grid is published. On the
+// publisher's own processor a helper would only take time from it, and the system leaves two
+// threads there for milliseconds when another one has become idle; asleep it is put elsewhere.
+Cores::State::Found Cores::State::help_once(int rank, std::uint32_t seen, bool may_rest) noexcept {
   const int index = best_open_slot(RunBy::kDevice);
-  if (index < 0) return false;
+  if (index < 0) return Found::kNothing;
   Slot& slot = slots[static_cast<std::size_t>(index)];
-  if (!slot.enter()) return true;
+  if (may_rest && slot.cpu.load(std::memory_order_relaxed) == ::sched_getcpu()) {
+    return Found::kOccupied;
+  }
+  if (!slot.enter()) return Found::kClosed;
   wake(slot.unclaimed() - 1);
   run_blocks(index, rank, seen, [] { return false; });
   slot.leave();
-  return true;
+  return Found::kBlocks;
 }
 
 // The same on a thread of the host, with the publisher's floating-point mode.
@@ -399,14 +443,15 @@ bool Cores::help_until_erased(DoneFunction done, const void* context, std::int64
   state.hosts.fetch_add(1, std::memory_order_relaxed);
   bool result = false;
   // Only blocks that it has run keep the host from its sleep: other grids are not its business.
-  for (std::int64_t deadline = now_ns() + limit_ns; !result;) {
+  for (std::int64_t deadline = now_ns() + kHostPatience * limit_ns; !result;) {
     const std::uint32_t seen = state.signal.load(std::memory_order_acquire);
     const State::Found found = state.help_as_host(seen, is_done);
-    if (found == State::Found::kBlocks) deadline = now_ns() + limit_ns;
+    if (found == State::Found::kBlocks) deadline = now_ns() + kHelpingHostPatience * limit_ns;
     if (found != State::Found::kNothing) {
       result = is_done();
       continue;
     }
+    if (state.wants_processor()) break;
     const auto changed = [&] {
       result = is_done();
       return result || state.signal.load(std::memory_order_relaxed) != seen;

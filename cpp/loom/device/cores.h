@@ -52,8 +52,9 @@ class LOOM_API Cores {
   }
 
   /// For a host thread that waits: runs blocks of grids that any thread may run until `done()`, or
-  /// until none was to be had for about `limit_ns`; returns whether it is done. `done` is called
-  /// often, and at least once. Meanwhile such grids wake no core that sleeps for its sake.
+  /// until none was to be had for some times `limit_ns`, or until all cores are wanted for a grid
+  /// that is the device's; returns whether it is done. `done` is called often, and at least once.
+  /// Meanwhile such grids wake no core that sleeps for its sake.
   template <class Done>
   bool help_until(Done&& done, std::int64_t limit_ns) {
     using Function = std::remove_reference_t<Done>;
