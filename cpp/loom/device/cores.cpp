@@ -2,10 +2,11 @@
 #include "loom/device/cores.h"
 
 #include "loom/base/check.h"
-#include "loom/base/float_mode.h"
 #include "loom/base/futex.h"
 #include "loom/base/mutex.h"
 #include "loom/base/options.h"
+#include "loom/device/grid_slot.h"
+#include "loom/device/processors.h"
 #include "loom/device/thread.h"
 
 #include <algorithm>
@@ -23,7 +24,8 @@
 namespace loom {
 namespace {
 
-using BlockFunction = void (*)(void* context, std::int64_t block);
+using detail::Slot;
+using detail::t_inside_block;
 
 // Helpers give up spinning sooner than workers: on a small host they take the core that submits.
 constexpr std::int64_t kMaxHelperSpinNs = 10'000;
@@ -31,145 +33,14 @@ constexpr std::int64_t kMaxHelperSpinNs = 10'000;
 // scheduled, and once it has run some. A host that went to sleep between two grids would leave its
 // processor to nobody, since the system is slow to move a helper there that was woken elsewhere.
 constexpr std::int64_t kHostPatience = 4, kHelpingHostPatience = 20;
-// A helper on its publisher's processor rests so long before it looks where it is, and so often for
-// one grid; then it helps, as the publisher may be asleep. A rest that every grid ended would cost
-// the publisher as much as the help.
+// A helper on its publisher's processor goes elsewhere if a host waits, which then needs none.
+// Otherwise it would be in the host's way: it rests so long before it looks where it is. So often
+// for one grid; then it helps, as the publisher may be asleep. A rest that every grid ended would
+// cost the publisher as much as the help.
 constexpr std::chrono::microseconds kRest{250};
 constexpr int kMostRests = 3;
 // Each thread that is woken wakes more in turn, so that publishing stays cheap.
 constexpr int kWakesAtOnce = 2;
-// A grid is divided into at most as many shares: publishing has to reset each.
-constexpr int kMaxShares = 16;
-
-thread_local bool t_inside_block = false;
-
-/// A range of a grid's blocks that has not been claimed yet: [next, end).
-struct alignas(64) Share {
-  // Claims only divide numbers; Slot::entered orders the data: relaxed.
-  std::atomic<std::int64_t> next{0};
-  std::int64_t end = 0;  // written as the rest of a slot
-};
-
-/// The place of one published grid. Slots are never freed, so that a helper that comes too late
-/// finds a closed slot and not the stack of a publisher that has returned.
-///
-/// A helper enters (adds 1 to `entered`), and if the slot is not closed then, may use what is in it
-/// until it leaves (subtracts 1). The publisher closes the slot, waits for the count to be 0, and
-/// only then takes its grid away. Entering acquires what opening released; leaving releases the
-/// results of blocks, which the publisher acquires with the count.
-struct alignas(64) Slot {
-  static constexpr std::uint32_t kClosed = 1U << 31;
-  static constexpr std::uint32_t kPublisherSleeps = 1U << 30;
-  static constexpr std::uint32_t kCount = kPublisherSleeps - 1;
-
-  std::atomic<std::uint32_t> entered{kClosed};  // the publisher's futex
-  std::atomic<int> priority{0};                 // a hint for choosing: relaxed
-  // Read before a host enters: relaxed. It may be the last grid's; so it is looked at again inside.
-  std::atomic<bool> by_any{false};
-  // Hints, too: whether all cores have something to do, and the publisher's processor.
-  std::atomic<bool> for_all{false};
-  std::atomic<int> cpu{-1};
-  // Written by the publisher while the slot is closed and nobody is inside.
-  BlockFunction function = nullptr;
-  void* context = nullptr;
-  std::int64_t blocks = 0;
-  FloatMode float_mode{};    // the publisher's: results depend on nobody else's
-  std::exception_ptr error;  // written by the one who changes `failed` to true
-  std::atomic<bool> failed{false};
-  int share_count = 1;
-  // Every core begins with a share of its own, the same one in every grid: what it reads in a chain
-  // of grids over the same memory is then mostly what it wrote, and still in its cache. When that
-  // share is used up it takes from the next ones.
-  std::array<Share, kMaxShares> shares;
-
-  bool enter() noexcept {
-    if ((entered.fetch_add(1, std::memory_order_acquire) & kClosed) == 0) return true;
-    leave();
-    return false;
-  }
-
-  void leave() noexcept {
-    const std::uint32_t before = entered.fetch_sub(1, std::memory_order_release);
-    if ((before & kPublisherSleeps) != 0 && (before & kCount) == 1) futex_wake(entered, 1);
-  }
-
-  void divide(std::int64_t count, int cores) noexcept {
-    blocks = count;
-    share_count = static_cast<int>(std::min<std::int64_t>({count, cores, kMaxShares}));
-    for (int i = 0; i < share_count; ++i) {
-      Share& share = shares[static_cast<std::size_t>(i)];
-      share.next.store(count * i / share_count, std::memory_order_relaxed);
-      share.end = count * (i + 1) / share_count;
-    }
-  }
-
-  /// The share that core `rank` of `cores` begins with.
-  [[nodiscard]] int home(int rank, int cores) const noexcept { return rank * share_count / cores; }
-
-  /// Claims a block of share `*share` or of one after it, which `*share` then becomes. Returns
-  /// false when a whole round has found none.
-  bool claim(int* share, std::int64_t* block) noexcept {
-    for (int tried = 0; tried < share_count; ++tried) {
-      Share& from = shares[static_cast<std::size_t>(*share)];
-      if (from.next.load(std::memory_order_relaxed) < from.end) {
-        *block = from.next.fetch_add(1, std::memory_order_relaxed);
-        if (*block < from.end) return true;
-      }
-      *share = *share + 1 == share_count ? 0 : *share + 1;
-    }
-    return false;
-  }
-
-  [[nodiscard]] std::int64_t unclaimed() const noexcept {
-    std::int64_t sum = 0;
-    for (int i = 0; i < share_count; ++i) {
-      const Share& share = shares[static_cast<std::size_t>(i)];
-      sum += std::max<std::int64_t>(share.end - share.next.load(std::memory_order_relaxed), 0);
-    }
-    return sum;
-  }
-
-  void run_block(std::int64_t block) noexcept {
-    t_inside_block = true;
-    std::exception_ptr thrown;
-    try {
-      function(context, block);
-    } catch (...) {
-      thrown = std::current_exception();
-    }
-    t_inside_block = false;
-    if (thrown != nullptr) [[unlikely]] {
-      fail(std::move(thrown));
-    }
-  }
-
-  void fail(std::exception_ptr thrown) noexcept {
-    // Relaxed: `error` is read after everybody has left.
-    if (!failed.exchange(true, std::memory_order_relaxed)) error = std::move(thrown);
-    for (Share& share : shares) share.next.store(share.end, std::memory_order_relaxed);
-  }
-
-  void close_and_wait(std::int64_t spin_ns) noexcept;
-};
-
-void Slot::close_and_wait(std::int64_t spin_ns) noexcept {
-  std::uint32_t seen = entered.fetch_or(kClosed, std::memory_order_acq_rel) | kClosed;
-  if ((seen & kCount) == 0) return;
-  const auto empty = [&] {
-    seen = entered.load(std::memory_order_acquire);
-    return (seen & kCount) == 0;
-  };
-  if (spin_until(empty, spin_ns)) return;
-  // The last one to leave sees kPublisherSleeps and wakes; or it has left before the exchange,
-  // which then fails because the count has changed.
-  while (!empty()) {
-    const std::uint32_t asleep = seen | kPublisherSleeps;
-    if (entered.compare_exchange_strong(seen, asleep, std::memory_order_acq_rel)) {
-      futex_wait(entered, asleep);
-    }
-  }
-  entered.fetch_and(~kPublisherSleeps, std::memory_order_relaxed);
-}
 
 }  // namespace
 
@@ -188,7 +59,8 @@ struct Cores::State {
   std::atomic<std::uint32_t> signal{0};
   std::atomic<int> sleepers{0};
   std::atomic<int> spinners{0};
-  std::atomic<int> hosts{0};  // that wait and look for blocks; a hint like `spinners`
+  std::atomic<int> hosts{0};    // that wait and look for blocks; a hint like `spinners`
+  std::atomic<int> waiting{0};  // all hosts that wait; another hint
   std::atomic<bool> stop{false};
   std::int64_t worker_spin_ns = 0;
   std::int64_t helper_spin_ns = 0;
@@ -287,16 +159,19 @@ void Cores::State::stop_helpers() noexcept {
 }
 
 void Cores::State::help(int rank) {
+  Processors processors;
   std::uint32_t before = 0;
   for (int rests = 0;;) {
     const std::uint32_t seen = signal.load(std::memory_order_acquire);
     if (stop.load(std::memory_order_relaxed)) return;
+    const bool host_waits = waiting.load(std::memory_order_relaxed) > 0;
+    if (processors.restricted() && !host_waits) processors.restore();
     rests = seen == std::exchange(before, seen) ? rests : 0;
     const Found found = help_once(rank, seen, rests < kMostRests);
     if (found == Found::kNothing) idle(seen);
     if (found == Found::kOccupied) {
       ++rests;
-      std::this_thread::sleep_for(kRest);
+      if (!host_waits || !processors.avoid(::sched_getcpu())) std::this_thread::sleep_for(kRest);
     }
   }
 }
@@ -352,6 +227,10 @@ Cores::State::Found Cores::State::help_as_host(std::uint32_t seen, Enough enough
   const int index = best_open_slot(RunBy::kAny);
   if (index < 0) return Found::kNothing;
   Slot& slot = slots[static_cast<std::size_t>(index)];
+  const bool others = sleepers.load(std::memory_order_relaxed) > 0;
+  if (others && slot.cpu.load(std::memory_order_relaxed) == ::sched_getcpu()) {
+    return Found::kOccupied;
+  }
   if (!slot.enter()) return Found::kClosed;
   Found found = Found::kClosed;
   if (slot.by_any.load(std::memory_order_relaxed)) {
@@ -434,6 +313,11 @@ void Cores::run_erased(std::int64_t blocks, BlockFunction function, void* contex
   if (error != nullptr) std::rethrow_exception(std::move(error));
 }
 
+Cores::HostWait::HostWait(Cores& cores) noexcept : cores_(cores) {
+  cores_.state_->waiting.fetch_add(1, std::memory_order_relaxed);
+}
+Cores::HostWait::~HostWait() { cores_.state_->waiting.fetch_sub(1, std::memory_order_relaxed); }
+
 bool Cores::help_until_erased(DoneFunction done, const void* context, std::int64_t limit_ns) {
   State& state = *state_;
   const auto is_done = [&] { return done(context); };
@@ -447,6 +331,7 @@ bool Cores::help_until_erased(DoneFunction done, const void* context, std::int64
     const std::uint32_t seen = state.signal.load(std::memory_order_acquire);
     const State::Found found = state.help_as_host(seen, is_done);
     if (found == State::Found::kBlocks) deadline = now_ns() + kHelpingHostPatience * limit_ns;
+    if (found == State::Found::kOccupied) break;
     if (found != State::Found::kNothing) {
       result = is_done();
       continue;

@@ -51,9 +51,23 @@ class LOOM_API Cores {
         const_cast<void*>(static_cast<const void*>(&body)), priority, by);
   }
 
+  /// While it lives, a host thread waits for work of these cores, awake or asleep: helpers may have
+  /// its processor. Requires: the cores outlive it.
+  class LOOM_API HostWait {
+   public:
+    explicit HostWait(Cores& cores) noexcept;
+    ~HostWait();
+    HostWait(const HostWait&) = delete;
+    HostWait& operator=(const HostWait&) = delete;
+
+   private:
+    Cores& cores_;
+  };
+
   /// For a host thread that waits: runs blocks of grids that any thread may run until `done()`, or
-  /// until none was to be had for some times `limit_ns`, or until all cores are wanted for a grid
-  /// that is the device's; returns whether it is done. `done` is called often, and at least once.
+  /// until none was to be had for some times `limit_ns`, or until a helper is better for it (all
+  /// cores are wanted for a grid that is the device's, or the publisher's processor is this one's);
+  /// returns whether it is done. `done` is called often, and at least once.
   /// Meanwhile such grids wake no core that sleeps for its sake.
   template <class Done>
   bool help_until(Done&& done, std::int64_t limit_ns) {

@@ -6,6 +6,8 @@
 #include "loom/device/cores.h"
 #include "loom/device/thread.h"
 
+#include <optional>
+
 namespace loom {
 namespace {
 
@@ -63,6 +65,8 @@ void Timeline::sleep_until(std::uint64_t position, const std::atomic<bool>* stop
            (stop != nullptr && stop->load(std::memory_order_relaxed));
   };
   const bool helps = cores_ != nullptr && !on_loom_thread();
+  std::optional<Cores::HostWait> waits;
+  if (helps) waits.emplace(*cores_);
   const std::int64_t spin_ns = options().spin_ns;
   if (helps ? cores_->help_until(finished, spin_ns) : spin_until(finished, spin_ns)) return;
   // No wake is missed. The waiter writes wake_at_, then reads completed_; advance() writes

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// The processors that a thread of loom may run on, and how it gets out of another one's way.
+// Thread: of the calling thread only; an object belongs to one.
+
+#include <sched.h>
+
+namespace loom {
+
+/// Keeps the calling thread off a processor for a while.
+class Processors {
+ public:
+  /// Lets the thread run anywhere it could before but on `cpu`, and has it moved at once if it is
+  /// there. False, with nothing changed, if there is no other one or the system does not allow it.
+  bool avoid(int cpu) noexcept;
+  /// Lets the thread run where it could at first.
+  void restore() noexcept;
+  [[nodiscard]] bool restricted() const noexcept { return restricted_; }
+
+ private:
+  bool restricted_ = false;
+  cpu_set_t all_{};
+};
+
+}  // namespace loom

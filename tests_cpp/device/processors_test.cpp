@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/device/processors.h"
+
+#include "loom/device/cores.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <latch>
+#include <thread>
+#include <vector>
+
+namespace loom {
+namespace {
+
+std::vector<int> allowed() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  EXPECT_EQ(sched_getaffinity(0, sizeof(set), &set), 0);
+  std::vector<int> cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+  }
+  return cpus;
+}
+
+void bind_to(int cpu) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(cpu, &set);
+  ASSERT_EQ(sched_setaffinity(0, sizeof(set), &set), 0);
+}
+
+/// Runs the test on a thread of its own: the process's other threads keep their processors.
+template <class Body>
+void on_own_thread(Body&& body) {
+  std::thread(body).join();
+}
+
+TEST(ProcessorsTest, AThreadLeavesAProcessorUntilItIsRestored) {
+  on_own_thread([] {
+    const std::vector<int> before = allowed();
+    if (before.size() < 2) GTEST_SKIP() << "one processor";
+    Processors processors;
+    for (const int cpu : {before[0], before[1]}) {
+      ASSERT_TRUE(processors.avoid(cpu));
+      EXPECT_TRUE(processors.restricted());
+      EXPECT_NE(sched_getcpu(), cpu);
+      EXPECT_EQ(allowed().size(), before.size() - 1);
+    }
+    processors.restore();
+    EXPECT_FALSE(processors.restricted());
+    EXPECT_EQ(allowed(), before);
+  });
+}
+
+TEST(ProcessorsTest, TheLastProcessorCannotBeAvoided) {
+  on_own_thread([] {
+    const int cpu = allowed()[0];
+    bind_to(cpu);
+    Processors processors;
+    EXPECT_FALSE(processors.avoid(cpu));
+    EXPECT_FALSE(processors.restricted());
+    EXPECT_EQ(allowed(), std::vector<int>{cpu});
+  });
+}
+
+/// The processor that the helper was on, in a grid whose publisher is bound to `cpu` and sleeps in
+/// its block until the helper is there.
+int helpers_processor(Cores& cores, int cpu) {
+  std::atomic<int> seen{-1};
+  on_own_thread([&] {
+    bind_to(cpu);
+    const std::thread::id publisher = std::this_thread::get_id();
+    std::latch together(2);
+    cores.run(2, [&](std::int64_t) {
+      if (std::this_thread::get_id() != publisher) seen = sched_getcpu();
+      together.arrive_and_wait();
+    });
+  });
+  return seen;
+}
+
+TEST(CoresPlacementTest, WhileAHostWaitsHelpersAreNotOnThePublishersProcessor) {
+  const std::vector<int> cpus = allowed();
+  if (cpus.size() < 2) GTEST_SKIP() << "one processor";
+  Cores cores(2, cpus);
+  const Cores::HostWait wait(cores);
+  for (int round = 0; round < 20; ++round) {
+    const int cpu = cpus[static_cast<std::size_t>(round) % cpus.size()];
+    EXPECT_NE(helpers_processor(cores, cpu), cpu);
+  }
+}
+
+TEST(CoresPlacementTest, ThreadsOfOneProcessorMeetInAGrid) {
+  const int cpu = allowed()[0];
+  Cores cores(2, {cpu});
+  EXPECT_EQ(helpers_processor(cores, cpu), cpu);
+  const Cores::HostWait wait(cores);
+  EXPECT_EQ(helpers_processor(cores, cpu), cpu);
+}
+
+}  // namespace
+}  // namespace loom
