@@ -286,7 +286,8 @@ void run(Grid& grid, Problem<T> p) {
   const std::int64_t down = parts(p.rows(), block.rows);
   const std::int64_t across = parts(p.columns(), block.columns);
   if constexpr (std::is_same_v<T, BFloat16>) {
-    if (p.batch == 1 && p.result.first.row_major()) pack_right(grid, p);
+    // One row is multiplied without panels (run_vector).
+    if (p.batch == 1 && p.rows() > 1 && p.result.first.row_major()) pack_right(grid, p);
   }
   const auto run_block = [&](std::int64_t index) {
     const std::int64_t column = index % across * block.columns;
