@@ -183,6 +183,11 @@ TEST_F(ProgramTest, AReductionMayComeAfterAColumnAndTakeItsMemory) {
   EXPECT_TRUE(body.outputs[2].uniform);
 }
 
+TEST_F(ProgramTest, RowsOfOneElementAreNotReduced) {
+  FusedTensor in({4, 1}, 1), sum({4, 1});
+  EXPECT_FALSE(program_.append(row_sum(sum.access(), in.access())));
+}
+
 TEST_F(ProgramTest, WhatBecomesUniformWithRowsIsNotReduced) {
   ASSERT_TRUE(program_.append(binary(Op::kAdd, c_.access(), rows_.access(), rows_.access())));
   EXPECT_FALSE(program_.append(row_sum(FusedTensor({4, 1}).access(), c_.access())));

@@ -49,6 +49,22 @@ def programs_of(function: Callable[[], object]) -> list[tuple[str, ...]]:
 # --- values ----------------------------------------------------------------------------------
 
 
+def columns_before_reductions(x, column):
+    """Programs begin with columns whose memory later columns take again."""
+    results = []
+    for _ in range(12):
+        scaled = x * column
+        centred = x - x.mean(-1, keepdim=True)
+        column = torch.rsqrt((centred * centred).mean(-1, keepdim=True) + 1)
+        results.append(centred * column + scaled)
+    return torch.stack(results)
+
+
+@pytest.mark.parametrize("columns", [1, 2, 33, 200])
+def test_columns_before_reductions(columns):
+    agrees(columns_before_reductions, numbers(50, columns), numbers(50, 1))
+
+
 def in_place(x):
     x.mul_(2).add_(1)
     x.relu_()
@@ -375,6 +391,17 @@ def test_a_chain_is_one_program():
 def test_a_softmax_by_hand_is_one_program():
     x = numbers(100, 50).to("loom")
     assert programs_of(lambda: softmax(x)) == [("amax", "sub", "exp", "sum", "div")]
+
+
+def test_a_reduction_joins_what_began_without_one():
+    x, column = numbers(100, 50).to("loom"), numbers(100, 1).to("loom")
+    x.add_(1)
+
+    def scaled_then_centred():
+        scaled = x * column
+        return scaled, x - x.mean(-1, keepdim=True)
+
+    assert programs_of(scaled_then_centred) == [("mul", "mean", "sub")]
 
 
 def test_temporaries_are_not_written():

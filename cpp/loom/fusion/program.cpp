@@ -144,6 +144,10 @@ bool Program::fit_space(const Expression& expression, Draft& draft) const noexce
   const int reduced = expression.reduced_dims();
   const TensorAccess& shape = reduced > 0 ? expression.loads()[0] : expression.stores()[0].to;
   if (shape.sizes.size() > kMaxDims || shape.numel == 0) return false;
+  // In rows of one element, what is one a row and what is one an element could not be told apart.
+  if (reduced > 0 && product(shape.sizes.last(static_cast<std::size_t>(reduced))) == 1) {
+    return false;
+  }
   if (operator_count_ == 0) {
     draft.space = space_of(shape);
     draft.space.reduced_dims = reduced;
