@@ -6,8 +6,10 @@
 
 #include <gtest/gtest.h>
 
+#include "support/child.h"
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <latch>
 #include <mutex>
 #include <set>
@@ -190,7 +192,8 @@ TEST_F(CoresHostTest, AHostMakesRoomForAGridOfTheDeviceThatWantsAllCores) {
     });
   });
   inside.wait();  // nobody is there for the other block
-  EXPECT_FALSE(cores_.help_until([] { return false; }, kLong));
+  constexpr std::int64_t kForever = 60 * kLong;
+  EXPECT_FALSE(cores_.help_until([] { return false; }, kForever));
   end.count_down();
   publisher.join();
 }
@@ -213,6 +216,7 @@ TEST(CoresHelpTest, OneCoreOnlySpins) {
 }
 
 TEST(CoresHelpTest, WhoWaitsForAQueueHelps) {
+  if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "a helper goes first there";
   Cores cores(2);
   Queue queue({0, 0, 0}, cores);
   Runners runners;
@@ -256,6 +260,45 @@ TEST(CoresHelpTest, EveryBlockRunsOnceBesideManyHosts) {
   for (std::thread& publisher : publishers) publisher.join();
   done = true;
   for (std::thread& host : hosts) host.join();
+}
+
+/// Counts the blocks of grids for any thread that this thread runs while it waits for them.
+int blocks_of_waiting_host(Cores& cores) {
+  const std::thread::id host = std::this_thread::get_id();
+  std::atomic<bool> done{false};
+  std::atomic<int> ran{0};
+  std::thread publisher([&] {
+    for (int i = 0; i < 200; ++i) {
+      cores.run(
+          16, [&](std::int64_t) { ran += std::this_thread::get_id() == host ? 1 : 0; }, 0,
+          RunBy::kAny);
+    }
+    done = true;
+  });
+  while (!cores.help_until([&] { return done.load(); }, kLong)) {
+  }
+  publisher.join();
+  return ran;
+}
+
+struct WaitsAtTheEnd {
+  explicit WaitsAtTheEnd(Cores& used) : cores(used) {}
+  ~WaitsAtTheEnd() { std::_Exit(blocks_of_waiting_host(cores) == 0 ? 0 : 1); }
+  Cores& cores;
+};
+
+using CoresHostChildTest = testing::ChildTest;
+
+// Blocks use thread-local memory, which is gone by then.
+TEST_F(CoresHostChildTest, AStaticObjectThatWaitsAtTheEndRunsNoBlocks) {
+  EXPECT_EXIT(
+      {
+        static Cores cores(2);
+        (void)blocks_of_waiting_host(cores);
+        static const WaitsAtTheEnd at_the_end(cores);
+        std::exit(2);
+      },
+      ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

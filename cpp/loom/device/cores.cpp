@@ -42,6 +42,15 @@ constexpr int kMostRests = 3;
 // Each thread that is woken wakes more in turn, so that publishing stays cheap.
 constexpr int kWakesAtOnce = 2;
 
+// True once the thread's thread-local objects are being destroyed, which blocks use: destructors of
+// static objects may still wait.
+constinit thread_local bool t_leaving = false;
+
+struct LeavingNote {
+  LeavingNote() noexcept {}
+  ~LeavingNote() { t_leaving = true; }
+};
+
 }  // namespace
 
 struct Cores::State {
@@ -79,7 +88,7 @@ struct Cores::State {
   void wake(std::int64_t useful) noexcept;
   void stop_helpers() noexcept;
   void help(int rank);
-  Found help_once(int rank, std::uint32_t seen, bool may_rest) noexcept;
+  Found help_once(int rank, std::uint32_t seen, bool may_rest, int* occupied) noexcept;
   template <class Enough>
   Found help_as_host(std::uint32_t seen, Enough enough);
   template <class Enough>
@@ -136,7 +145,8 @@ void Cores::State::publish(int index, std::int64_t blocks, BlockFunction functio
   // here `signal` changes, then `sleepers` is read; both sides are sequentially consistent.
   signal.fetch_add(1, std::memory_order_seq_cst);
   std::int64_t useful = std::min<std::int64_t>(blocks - 1, helpers);
-  // A host that is looking runs blocks itself, or wakes a helper in its place.
+  // A host that is looking runs blocks itself, or wakes a helper in its place; if it has just
+  // stopped looking, the publisher is alone with this grid.
   if (by == RunBy::kAny || for_all) useful -= hosts.load(std::memory_order_relaxed);
   wake(useful);
 }
@@ -167,11 +177,12 @@ void Cores::State::help(int rank) {
     const bool host_waits = waiting.load(std::memory_order_relaxed) > 0;
     if (processors.restricted() && !host_waits) processors.restore();
     rests = seen == std::exchange(before, seen) ? rests : 0;
-    const Found found = help_once(rank, seen, rests < kMostRests);
+    int cpu = -1;
+    const Found found = help_once(rank, seen, rests < kMostRests, &cpu);
     if (found == Found::kNothing) idle(seen);
     if (found == Found::kOccupied) {
       ++rests;
-      if (!host_waits || !processors.avoid(::sched_getcpu())) std::this_thread::sleep_for(kRest);
+      if (!host_waits || !processors.avoid(cpu)) std::this_thread::sleep_for(kRest);
     }
   }
 }
@@ -207,13 +218,13 @@ bool Cores::State::wants_processor() noexcept {
 // Runs blocks of the most urgent grid, until it has no more or another grid is published. On the
 // publisher's own processor a helper would only take time from it, and the system leaves two
 // threads there for milliseconds when another one has become idle; asleep it is put elsewhere.
-Cores::State::Found Cores::State::help_once(int rank, std::uint32_t seen, bool may_rest) noexcept {
+Cores::State::Found Cores::State::help_once(int rank, std::uint32_t seen, bool may_rest,
+                                            int* occupied) noexcept {
   const int index = best_open_slot(RunBy::kDevice);
   if (index < 0) return Found::kNothing;
   Slot& slot = slots[static_cast<std::size_t>(index)];
-  if (may_rest && slot.cpu.load(std::memory_order_relaxed) == ::sched_getcpu()) {
-    return Found::kOccupied;
-  }
+  *occupied = slot.cpu.load(std::memory_order_relaxed);
+  if (may_rest && *occupied == ::sched_getcpu()) return Found::kOccupied;
   if (!slot.enter()) return Found::kClosed;
   wake(slot.unclaimed() - 1);
   run_blocks(index, rank, seen, [] { return false; });
@@ -321,7 +332,8 @@ Cores::HostWait::~HostWait() { cores_.state_->waiting.fetch_sub(1, std::memory_o
 bool Cores::help_until_erased(DoneFunction done, const void* context, std::int64_t limit_ns) {
   State& state = *state_;
   const auto is_done = [&] { return done(context); };
-  if (count_ == 1 || limit_ns <= 0) return spin_until(is_done, limit_ns);
+  thread_local const LeavingNote note;
+  if (count_ == 1 || limit_ns <= 0 || t_leaving) return spin_until(is_done, limit_ns);
   if (is_done()) return true;
   // Relaxed, as `spinners`: a grid that finds no helper awake is run by its publisher alone.
   state.hosts.fetch_add(1, std::memory_order_relaxed);
@@ -334,6 +346,7 @@ bool Cores::help_until_erased(DoneFunction done, const void* context, std::int64
     if (found == State::Found::kOccupied) break;
     if (found != State::Found::kNothing) {
       result = is_done();
+      if (!result && now_ns() > deadline) break;
       continue;
     }
     if (state.wants_processor()) break;

@@ -10,8 +10,9 @@ bool Processors::avoid(int cpu) noexcept {
   cpu_set_t others = all_;
   CPU_CLR(cpu, &others);
   if (CPU_COUNT(&others) == 0) return false;
-  restricted_ = ::sched_setaffinity(0, sizeof(others), &others) == 0 || restricted_;
-  return restricted_;
+  if (::sched_setaffinity(0, sizeof(others), &others) != 0) return false;
+  restricted_ = true;
+  return true;
 }
 
 void Processors::restore() noexcept {
