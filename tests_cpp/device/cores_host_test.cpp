@@ -47,14 +47,13 @@ class Runners {
 class CoresHostTest : public ::testing::Test {
  protected:
   CoresHostTest() {
-    std::latch inside(2);
-    busy_ = std::thread([this, &inside] {
+    busy_ = std::thread([this] {
       cores_.run(2, [&](std::int64_t) {
-        inside.arrive_and_wait();
+        inside_.arrive_and_wait();
         end_.wait();
       });
     });
-    inside.wait();
+    inside_.wait();
   }
   ~CoresHostTest() override {
     end_.count_down();
@@ -84,7 +83,7 @@ class CoresHostTest : public ::testing::Test {
   const std::thread::id host_ = std::this_thread::get_id();
 
  private:
-  std::latch end_{1};
+  std::latch inside_{2}, end_{1};  // blocks may still look at the first one when it is open
   std::thread busy_;
 };
 
