@@ -131,6 +131,41 @@ def test_in_place_on_part_of_a_tensor():
     agrees(run, numbers(600, 500))
 
 
+IN_PLACE_OF_OPERANDS = {
+    "itself": lambda x: x.mul_(x),
+    "a view of itself": lambda x: x.add_(x.view_as(x), alpha=2),
+    "other places of its memory": lambda x: x[:64].addcmul_(x[64:], x[64:].view(64)),
+    "number": lambda x: x.div_(3),
+    "other dtype": lambda x: x.add_(x.double()),
+    "lazy clone": lambda x: (x._lazy_clone(), x.lerp_(x * 2, 0.25))[0],
+}
+
+
+@pytest.mark.parametrize("change", IN_PLACE_OF_OPERANDS.values(), ids=IN_PLACE_OF_OPERANDS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_in_place_with_operands_of_its_own_memory(change, dtype):
+    expected, actual = numbers(128, dtype=dtype), numbers(128, dtype=dtype).to("loom")
+    results = [change(x) for x in (expected, actual)]
+    assert_same(results[1], results[0])
+    assert_same(actual, expected)
+    assert actual._version == expected._version
+
+
+IN_PLACE_REFUSED = {
+    "neighbours": lambda x: x[1:].add_(x[:-1]),
+    "shifted rows": lambda x: x.view(8, 16)[1:].mul_(x.view(8, 16)[:-1]),
+    "rows of itself": lambda x: x.view(2, 64).sub_(x[:64].view(1, 64)),
+    "expanded": lambda x: x[:1].expand(4).add_(1.0),
+    "shape": lambda x: x[:1].add_(x),
+    "complex": lambda x: x.mul_(1j),
+}
+
+
+@pytest.mark.parametrize("change", IN_PLACE_REFUSED.values(), ids=IN_PLACE_REFUSED)
+def test_in_place_errors_are_those_of_cpu(change):
+    same_error(change, numbers(128))
+
+
 @pytest.mark.parametrize("make", [lambda x: torch.empty(0), torch.empty_like, lambda x: x.clone()])
 def test_out(make):
     def run(x, y, out):

@@ -5,6 +5,7 @@
 // alike, so that the result is like them too, and ATen's shape inference, which is made for all
 // cases, has nothing to add. Thread: any.
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/core/Tensor.h>
 #include <c10/core/Scalar.h>
 
@@ -48,6 +49,26 @@ template <class... Operand>
 const at::Tensor* find_alike(const Operand&... operands) {
   Alike alike;
   return (alike.add(operands) && ...) ? alike.like() : nullptr;
+}
+
+/// Whether writing `self` element by element leaves an operand as it is until it was read: one of
+/// Alike's is `self`, or has no memory in common with it.
+inline bool keeps(const at::Tensor& self, const at::Tensor& operand) {
+  c10::TensorImpl* const to = self.unsafeGetTensorImpl();
+  c10::TensorImpl* const from = operand.unsafeGetTensorImpl();
+  if (to == from || !to->unsafe_storage().is_alias_of(from->unsafe_storage())) [[likely]]
+    return true;
+  return at::get_overlap_status(to, from) != at::MemOverlapStatus::Partial;
+}
+template <class T>
+bool keeps(const at::Tensor&, const T&) {
+  return true;
+}
+
+/// True if `self`, the first operand, may be written in place without further checks.
+template <class... Operand>
+bool is_alike_in_place(const at::Tensor& self, const Operand&... operands) {
+  return find_alike(operands...) != nullptr && (keeps(self, operands) && ...);
 }
 
 }  // namespace loom::ops

@@ -60,10 +60,26 @@ struct Step {
 
   void operator()() {
     Queue& queue = *Queue::current();
+    Grid grid(queue.cores(), queue.id().priority);
     const std::vector<Piece> pieces = cut();
-    Grid(queue.cores(), queue.id().priority)
-        .run(static_cast<std::int64_t>(pieces.size()),
-             [&](std::int64_t index) { update(pieces[static_cast<std::size_t>(index)]); });
+    const auto count = static_cast<std::int64_t>(pieces.size());
+    const double rate = learning_rate.defined() ? learning_rate.alias().template item<double>()
+                                                : kernel.learning_rate;
+    if constexpr (requires { typename Kernel::Update; }) {
+      if (is_plain()) {
+        std::vector<typename Kernel::Update> updates;
+        for (std::size_t i = 0; i < lists[0].size(); ++i) {
+          updates.push_back(kernel.update_of(lists, i, counts[i].alias().item().toDouble(), rate));
+        }
+        grid.run_by_any(count, [&](std::int64_t index) {
+          const Piece& piece = pieces[static_cast<std::size_t>(index)];
+          kernel.run(updates[piece.parameter], piece.begin, piece.length);
+        });
+        return;
+      }
+    }
+    grid.run(count,
+             [&](std::int64_t index) { update(pieces[static_cast<std::size_t>(index)], rate); });
   }
   void accesses(AccessList& list) const {
     for (std::size_t i = 0; i < kLists; ++i) {
@@ -85,6 +101,18 @@ struct Step {
                                      list[parameter].sizes() == first.sizes());
            });
   }
+  /// True for what almost all steps are, which ATen's kernels do not run at the memory's speed.
+  [[nodiscard]] bool is_plain() const {
+    if (grad_scale.defined() || found_inf.defined() || !kernel.is_plain()) return false;
+    for (std::size_t i = 0; i < lists[0].size(); ++i) {
+      if (!flat(i)) return false;
+      for (const Refs& list : lists) {
+        if (list.empty()) continue;
+        if (list[i].dtype() != c10::ScalarType::Float || list[i].neg()) return false;
+      }
+    }
+    return true;
+  }
   [[nodiscard]] std::vector<Piece> cut() const {
     std::vector<Piece> pieces;
     for (std::size_t i = 0; i < lists[0].size(); ++i) {
@@ -96,7 +124,7 @@ struct Step {
     }
     return pieces;
   }
-  void update(const Piece& piece) const {
+  void update(const Piece& piece, double rate) const {
     std::array<std::vector<at::Tensor>, kLists> parts;
     for (std::size_t i = 0; i < kLists; ++i) {
       if (lists[i].empty()) continue;
@@ -107,8 +135,6 @@ struct Step {
     }
     std::vector<at::Tensor> count;
     if (!counts.empty()) count.push_back(counts[piece.parameter].alias());
-    const double rate =
-        learning_rate.defined() ? learning_rate.alias().item<double>() : kernel.learning_rate;
     kernel.apply(parts, count, rate, optional_alias(grad_scale), optional_alias(found_inf));
   }
 };
@@ -121,9 +147,6 @@ struct AdamKernel {
   void apply(const std::array<std::vector<at::Tensor>, 5>& lists,
              const std::vector<at::Tensor>& counts, double rate, const OptionalTensor& grad_scale,
              const OptionalTensor& found_inf) const {
-    if (is_plain(lists) && !grad_scale && !found_inf) {
-      return apply_plain(lists, counts[0].item<double>(), rate);
-    }
     const auto step = [&](auto function) {
       function(lists[0], lists[1], lists[2], lists[3], lists[4], counts, rate, beta1, beta2,
                weight_decay, eps, amsgrad, maximize, grad_scale, found_inf);
@@ -138,35 +161,38 @@ struct AdamKernel {
     }
   }
 
- private:
-  using Lists = std::array<std::vector<at::Tensor>, 5>;
+  using Update = AdamUpdate;
 
-  /// True for what almost all steps are, which ATen's kernel does not run at the memory's speed.
-  [[nodiscard]] bool is_plain(const Lists& lists) const {
-    return !amsgrad && std::all_of(lists.begin(), lists.begin() + 4, [](const auto& list) {
-      return list[0].scalar_type() == at::kFloat && list[0].is_contiguous();
-    });
-  }
-  void apply_plain(const Lists& lists, double count, double rate) const {
-    const auto data = [&](std::size_t list) { return lists[list][0].mutable_data_ptr<float>(); };
+  [[nodiscard]] bool is_plain() const noexcept { return !amsgrad; }
+  [[nodiscard]] Update update_of(const std::array<Refs, 5>& lists, std::size_t parameter,
+                                 double count, double rate) const {
+    const auto data = [&](std::size_t list) {
+      return reinterpret_cast<float*>(lists[list][parameter].data());
+    };
     const auto number = [](double value) { return static_cast<float>(value); };
     const double correction = 1 - std::pow(beta1, count);
-    row_kernels(RowElement::kFloat)
-        .adam({.parameter = data(0),
-               .gradient = lists[1][0].const_data_ptr<float>(),
-               .mean = data(2),
-               .square = data(3),
-               .beta1 = number(beta1),
-               .beta2 = number(beta2),
-               .eps = number(eps),
-               .mean_weight = number(1 - beta1),
-               .square_weight = number(1 - beta2),
-               .step_size = number(rate / correction),
-               .root_factor = number(1 / std::sqrt(1 - std::pow(beta2, count))),
-               .decay = decoupled ? number(1 - rate * weight_decay) : 1,
-               .gradient_decay = decoupled ? 0 : number(weight_decay),
-               .maximize = maximize},
-              lists[0][0].numel());
+    return {.parameter = data(0),
+            .gradient = data(1),
+            .mean = data(2),
+            .square = data(3),
+            .beta1 = number(beta1),
+            .beta2 = number(beta2),
+            .eps = number(eps),
+            .mean_weight = number(1 - beta1),
+            .square_weight = number(1 - beta2),
+            .step_size = number(rate / correction),
+            .root_factor = number(1 / std::sqrt(1 - std::pow(beta2, count))),
+            .decay = decoupled ? number(1 - rate * weight_decay) : 1,
+            .gradient_decay = decoupled ? 0 : number(weight_decay),
+            .maximize = maximize};
+  }
+  /// For some of the elements.
+  static void run(Update update, std::int64_t begin, std::int64_t length) {
+    update.parameter += begin;
+    update.gradient += begin;
+    update.mean += begin;
+    update.square += begin;
+    row_kernels(RowElement::kFloat).adam(update, length);
   }
 };
 

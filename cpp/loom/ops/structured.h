@@ -167,6 +167,16 @@ struct StructuredForm<Op, Meta, Policy, kCpu, Result(Argument...)> {
         return outputs;
       }
     }
+    if constexpr (kKind == OutputKind::kInPlace && requires {
+                    Policy::kResultIsAlike;
+                    Policy::kFuses;
+                  }) {
+      if (is_alike_in_place(given[0], inputs...)) [[likely]] {
+        // Before the operands' addresses are taken.
+        materialize(*given[0].storage().unsafeGetStorageImpl());
+        if (Policy::fuse(short_name<Op>(), given[0].scalar_type(), given, inputs...)) return given;
+      }
+    }
     // TensorIterator compares devices itself, and takes CPU scalars.
     if constexpr (!std::is_base_of_v<at::TensorIteratorBase, Meta>) {
       check_same_device<Op>(inputs...);
