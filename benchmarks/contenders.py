@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Who is measured: a device, eager or compiled, in one of three processes that differ in malloc."""
+"""Who is measured: a device, eager or compiled, in processes that differ in malloc."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ class Contender:
     device: str
     compiled: bool = False
     replayed: bool = False  # captured in a graph once
+    streams: bool = False  # moves as many bytes, and computes nothing
     groups: tuple[str, ...] = ()  # of workloads that it is measured with; all, if none is named
 
     def takes(self, group: str) -> bool:
@@ -30,6 +31,7 @@ CONTENDERS: dict[str, Contender] = {
     "loom": Contender("loom", "loom", "loom"),
     "loom-graph": Contender("loom replayed", "loom", "loom", replayed=True, groups=("inference",)),
     "loom-compile": Contender("loom+compiled", "loom", "loom", compiled=True),
+    "stream": Contender("stream", "stream", "cpu", streams=True, groups=("optimizer",)),
 }
 
 # Freed memory is never given back, and huge pages hold it: with jemalloc's defaults calls fault it

@@ -101,8 +101,8 @@ def shortest(call: Callable[[], object]) -> float:
     return min(times)
 
 
-def compile_streams(folder: Path) -> ctypes.CDLL | None:
-    """The loops of SOURCE, or None where there is no compiler."""
+def compile_streams(folder: Path) -> dict[str, Callable[..., object]] | None:
+    """The loops of SOURCE: function(four addresses, elements). None where there is no compiler."""
     compiler = shutil.which(os.environ.get("CXX", "g++"))
     if compiler is None:
         return None
@@ -110,21 +110,64 @@ def compile_streams(folder: Path) -> ctypes.CDLL | None:
     source.write_text(SOURCE)
     flags = ["-O3", "-march=native", "-shared", "-fPIC"]
     done = subprocess.run([compiler, *flags, "-o", library, source], capture_output=True)
-    return None if done.returncode else ctypes.CDLL(str(library))
+    if done.returncode:
+        return None
+    loaded = ctypes.CDLL(str(library))
+    functions = {name: loaded[name] for name in STREAMS}
+    for function in functions.values():
+        function.argtypes = [ctypes.c_void_p] * 4 + [ctypes.c_long]
+        function.restype = None
+    return functions
 
 
-def huge_arrays(count: int) -> list[torch.Tensor]:
+def huge_arrays(count: int, size: int = BYTES) -> list[torch.Tensor]:
     """Arrays in huge pages, all of them written: pages that are not would be one page of zeros.
 
     Their distance is no power of two: streams in step would meet in the same sets of the caches.
     """
-    stride = BYTES + STAGGER
+    stride = size + STAGGER
     memory = mmap.mmap(-1, count * stride)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         with contextlib.suppress(OSError):  # a kernel without them
             memory.madvise(mmap.MADV_HUGEPAGE)
     everything = torch.frombuffer(memory, dtype=torch.float32).fill_(1.0)
-    return list(everything.view(count, stride // 4)[:, : BYTES // 4])
+    return list(everything.view(count, stride // 4)[:, : size // 4])
+
+
+def run_on_threads(
+    pool: ThreadPoolExecutor, function: Callable[..., object], pointers: list[int], share: int
+) -> None:
+    """Calls the function on every core, with each array's next `share` bytes."""
+    cores_used = range(cores())
+    calls = [pool.submit(function, *(p + i * share for p in pointers)) for i in cores_used]
+    for call in calls:
+        call.result()
+
+
+class Update:
+    """The stream `update` over so many bytes of traffic: what a step of Adam moves, and no more.
+
+    Raises:
+        RuntimeError: there is no compiler.
+    """
+
+    def __init__(self, traffic: int) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            streams = compile_streams(Path(folder))
+        if streams is None:
+            raise RuntimeError("the streams need a C++ compiler (CXX)")
+        self._share = traffic // STREAMS["update"] // cores() // 64 * 64
+        self._arrays = huge_arrays(4, self._share * cores())
+        self._pool = ThreadPoolExecutor(cores())
+        self._function = streams["update"]
+
+    def _update(self, *starts: int) -> None:
+        self._function(*starts, self._share // 4)
+
+    def __call__(self) -> list[torch.Tensor]:
+        pointers = [array.data_ptr() for array in self._arrays]
+        run_on_threads(self._pool, self._update, pointers, self._share)
+        return []
 
 
 def bandwidths() -> dict[str, float]:
@@ -138,21 +181,21 @@ def bandwidths() -> dict[str, float]:
     pointers = [array.data_ptr() for array in arrays]
 
     with ThreadPoolExecutor(threads) as pool, tempfile.TemporaryDirectory() as folder:
-
-        def on_threads(function: Callable[..., object], arguments: int, *size: int) -> None:
-            starts = [[p + i * share for p in pointers[:arguments]] for i in range(threads)]
-            for done in [pool.submit(function, *start, *size) for start in starts]:
-                done.result()
-
         moved = share * threads
-        result = {"memcpy": 2 * moved / shortest(lambda: on_threads(memcpy, 2, share))}
-        library = compile_streams(Path(folder))
-        for name, traffic in STREAMS.items() if library is not None else ():
-            function = getattr(library, name)
-            function.argtypes = [ctypes.c_void_p] * 4 + [ctypes.c_long]
-            function.restype = None
-            seconds = shortest(lambda function=function: on_threads(function, 4, share // 4))
-            result[name] = traffic * moved / seconds
+
+        def copy(to: int, source: int) -> None:
+            memcpy(to, source, share)
+
+        seconds = shortest(lambda: run_on_threads(pool, copy, pointers[:2], share))
+        result = {"memcpy": 2 * moved / seconds}
+        streams = compile_streams(Path(folder)) or {}
+        for name, function in streams.items():
+
+            def stream(*starts: int, function: Callable[..., object] = function) -> None:
+                function(*starts, share // 4)
+
+            seconds = shortest(lambda stream=stream: run_on_threads(pool, stream, pointers, share))
+            result[name] = STREAMS[name] * moved / seconds
     return result
 
 

@@ -58,6 +58,9 @@ def parser() -> argparse.ArgumentParser:
         help=f"groups of workloads ({', '.join(GROUPS)}) and programs ({', '.join(PARTS)}); "
         "all, if none is named",
     )
+    result.add_argument(
+        "--only", metavar="TEXT", help="workloads with this in their keys: group/name/size/dtype"
+    )
     result.add_argument("--quick", action="store_true", help="few workloads, nothing compiled")
     result.add_argument("--sizes", type=sizes, help="elements of pointwise workloads: 1e5,1e6")
     result.add_argument("--repetitions", type=int, default=7)
@@ -132,7 +135,11 @@ def versions() -> Json:
 
 def run_suite(groups: Sequence[str], given: argparse.Namespace) -> Json:
     names, skipped = choose_contenders(given)
-    workloads = collect(groups, given.sizes, given.quick)
+    workloads = {
+        key: workload
+        for key, workload in collect(groups, given.sizes, given.quick).items()
+        if given.only is None or given.only in key
+    }
     started = time.perf_counter()
     run: Json = {
         "command": shlex.join(["python", "benchmarks/run.py", *sys.argv[1:]]),

@@ -31,7 +31,12 @@ def parameter_count(millions: int) -> int:
     return sum(torch.Size(shape).numel() for shape in parameter_shapes(millions))
 
 
-def maker(millions: int, fused: bool) -> Callable[[str, Wrap], Call]:
+# In training the host is ahead when the optimiser's turn comes: steps that are queued show the
+# device's share.
+QUEUED_STEPS = 4
+
+
+def maker(millions: int, fused: bool, steps: int = 1) -> Callable[[str, Wrap], Call]:
     def make(device: str, wrap: Wrap) -> Call:
         parameters = []
         for shape in parameter_shapes(millions):
@@ -42,7 +47,8 @@ def maker(millions: int, fused: bool) -> Callable[[str, Wrap], Call]:
         step = wrap(optimizer.step)
 
         def call() -> Sequence[Tensor]:
-            step()
+            for _ in range(steps):
+                step()
             return [parameter.detach() for parameter in parameters]
 
         return call
@@ -51,14 +57,19 @@ def maker(millions: int, fused: bool) -> Callable[[str, Wrap], Call]:
 
 
 def workloads() -> list[Workload]:
-    return [
-        Workload(
+    def workload(millions: int, fused: bool, steps: int = 1) -> Workload:
+        name = f"AdamW{', fused' if fused else ''}, {millions}M parameters"
+        return Workload(
             "optimizer",
-            f"AdamW{', fused' if fused else ''}, {millions}M parameters",
-            maker(millions, fused),
-            bytes=BYTES_PER_PARAMETER * parameter_count(millions),
-            quick=millions == 10,
+            name if steps == 1 else f"{name}, {steps} steps",
+            maker(millions, fused, steps),
+            bytes=BYTES_PER_PARAMETER * parameter_count(millions) * steps,
+            quick=millions == 10 and steps == 1,
         )
-        for millions in SHAPES
-        for fused in (False, True)
+
+    both = (False, True)
+    return [
+        *(workload(10, fused) for fused in both),
+        *(workload(10, fused, QUEUED_STEPS) for fused in both),
+        *(workload(100, fused) for fused in both),
     ]
