@@ -2,6 +2,7 @@
 #include "loom/ops/convolution_columns.h"
 
 #include "loom/ops/product/convolve.h"
+#include "loom/ops/product/convolve_pixels.h"
 #include "loom/ops/product/convolve_taps.h"
 #include "loom/ops/product/multiply.h"
 #include "loom/ops/product/winograd.h"
@@ -43,11 +44,35 @@ bool suits_weight_gradient(const Windows& windows) {
   return windows.pixels() <= kMostPixels && windows.rows() > kFewRows;
 }
 
+bool is_channels_last(const at::Tensor& tensor) {
+  return tensor.is_contiguous(c10::MemoryFormat::ChannelsLast);
+}
+
+bool convolve_as_pixels(const at::Tensor& output, const at::Tensor& input, const at::Tensor& weight,
+                        const at::Tensor& bias, const WindowSteps& steps) {
+  for (const at::Tensor* tensor : {&output, &input, &weight}) {
+    if (tensor->dim() != 4 || tensor->scalar_type() != c10::ScalarType::BFloat16 ||
+        tensor->is_neg() || tensor->numel() == 0) {
+      return false;
+    }
+  }
+  // In channels_last oneDNN has nothing to reorder, and is as fast.
+  if (!output.is_contiguous() || !input.is_contiguous()) return false;
+  if (!weight.is_contiguous() && !is_channels_last(weight)) return false;
+  if (!can_multiply<c10::BFloat16>() || (bias.defined() && !bias.is_contiguous())) return false;
+  const Windows windows = windows_of(input, weight, output, steps);
+  if (!suits_pixels(windows, weight.size(0))) return false;
+  launch("convolution", Custom{}, convolve_pixels, out(output), input, weight, bias, windows,
+         is_channels_last(weight));
+  return true;
+}
+
 }  // namespace
 
 bool convolve_as_columns(const at::Tensor& output, const at::Tensor& input,
                          const at::Tensor& weight, const at::Tensor& bias,
                          const WindowSteps& steps) {
+  if (convolve_as_pixels(output, input, weight, bias, steps)) return true;
   for (const at::Tensor* tensor : {&output, &input, &weight}) {
     if (!is_plain_image(*tensor)) return false;
   }
