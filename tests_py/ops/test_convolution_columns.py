@@ -92,6 +92,47 @@ def test_padding_of_tiles(padding):
     )
 
 
+# Batch, channels before and after, height and width.
+TILES_LAST = {
+    "blocks of a few tiles": (2, 32, 48, (16, 16)),
+    "one image, blocks of different length": (1, 64, 64, (37, 36)),
+    "odd sizes, channels of no whole vectors": (3, 33, 70, (17, 31)),
+    "filters of two panels and one more": (2, 32, 129, (20, 19)),
+    "channels of two panels and one more": (2, 129, 32, (20, 19)),
+    "small images, several groups": (60, 48, 32, (7, 6)),
+}
+
+
+@pytest.mark.parametrize("name", TILES_LAST)
+@pytest.mark.parametrize("padding", [0, 1, 2, (2, 0)])
+@pytest.mark.parametrize("weights_last", [False, True])
+def test_tiles_in_channels_last(name, padding, weights_last):
+    def last(tensor, wanted=True):
+        return tensor.contiguous(memory_format=torch.channels_last) if wanted else tensor
+
+    batch, before, after, size = TILES_LAST[name]
+    images, weights = numbers(batch, before, *size), numbers(after, before, 3, 3)
+    weights = weights / (9 * before) ** 0.5
+    pads = [padding] * 2 if isinstance(padding, int) else list(padding)
+    for bias in ([], [numbers(after)]):
+        agrees(
+            lambda x, w, *b: F.conv2d(last(x), last(w, weights_last), *b, padding=padding),
+            images,
+            weights,
+            *bias,
+        )
+    rows, columns = (n + 2 * pad - 2 for n, pad in zip(size, pads, strict=True))
+    agrees(
+        lambda g, x, w: torch.ops.aten.convolution_backward(
+            *(last(g), last(x), last(w, weights_last), [after]),
+            *([1, 1], pads, [1, 1], False, [0, 0], 1, [True, True, True]),
+        ),
+        numbers(batch, after, rows, columns) / (batch * rows * columns) ** 0.5,
+        images,
+        weights,
+    )
+
+
 @pytest.mark.parametrize("which", [0, 1, 2])
 def test_views_and_layouts(which):
     images, weights = numbers(4, 8, 9, 10), numbers(6, 8, 3, 3)
@@ -153,14 +194,16 @@ import hashlib, torch
 F = torch.nn.functional
 torch.manual_seed(3)
 digest = hashlib.sha256()
-shapes = (1, 70, 2), (8, 70, 2), (5, 600, 4), (3, 40, 7), (4, 20, 30), (1, 16, 33)
+shapes = (1, 70, 2), (8, 70, 2), (5, 600, 4), (3, 40, 7), (4, 20, 30), (1, 33, 33)
 for batch, channels, size in shapes:
     x, w = torch.randn(batch, channels, size, size), torch.randn(80, channels, 3, 3)
-    x, w = x.to("loom").requires_grad_(), w.to("loom").requires_grad_()
-    y = F.conv2d(x, w, padding=1)
-    y.backward(torch.ones_like(y))
-    for tensor in (y.detach(), x.grad, w.grad):
-        digest.update(tensor.cpu().numpy().tobytes())
+    for layout in (torch.contiguous_format, torch.channels_last):
+        x = x.detach().to("loom").to(memory_format=layout).requires_grad_()
+        w = w.detach().to("loom").requires_grad_()
+        y = F.conv2d(x, w, padding=1)
+        y.backward(torch.ones_like(y))
+        for tensor in (y.detach(), x.grad, w.grad):
+            digest.update(tensor.cpu().numpy().tobytes())
 print(digest.hexdigest())
 """
 

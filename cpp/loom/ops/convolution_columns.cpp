@@ -23,9 +23,20 @@ Windows windows_of(const at::Tensor& input, const at::Tensor& weight, const at::
           axis(input, weight, output, steps, 1)};
 }
 
-bool is_plain_image(const at::Tensor& tensor) {
+bool is_image(const at::Tensor& tensor, c10::MemoryFormat format) {
   return tensor.dim() == 4 && tensor.scalar_type() == c10::ScalarType::Float &&
-         tensor.is_contiguous() && !tensor.is_neg() && tensor.numel() > 0;
+         tensor.is_contiguous(format) && !tensor.is_neg() && tensor.numel() > 0;
+}
+bool is_plain_image(const at::Tensor& tensor) {
+  return is_image(tensor, c10::MemoryFormat::Contiguous);
+}
+bool is_last_image(const at::Tensor& tensor) {
+  return is_image(tensor, c10::MemoryFormat::ChannelsLast) && !tensor.is_contiguous();
+}
+
+bool are_last_images(const at::Tensor& to, const at::Tensor& from, const at::Tensor& weight) {
+  return is_last_image(to) && is_last_image(from) &&
+         (is_plain_image(weight) || is_last_image(weight));
 }
 
 // Where oneDNN, which makes no columns, is as fast or faster (one core of Zen 4, 3x3 windows).
@@ -67,17 +78,45 @@ bool convolve_as_pixels(const at::Tensor& output, const at::Tensor& input, const
   return true;
 }
 
+ColumnGradients convolve_last_backward(const at::Tensor& input_gradient,
+                                       const at::Tensor& weight_gradient, const at::Tensor& grad,
+                                       const at::Tensor& input, const at::Tensor& weight,
+                                       const Windows& windows) {
+  ColumnGradients made;
+  const Windows turned = turned_windows(windows, weight.size(0));
+  if (input_gradient.defined() && is_last_image(input_gradient) &&
+      suits_winograd_last(turned, weight.size(1))) {
+    launch("convolution_backward", Custom{}, convolve_winograd_last_turned, out(input_gradient),
+           grad, weight, turned);
+    made.input = true;
+  }
+  if (weight_gradient.defined() && is_last_image(weight_gradient) &&
+      suits_winograd_last(windows, weight.size(0))) {
+    launch("convolution_backward", Custom{}, winograd_last_weight_gradient, out(weight_gradient),
+           grad, input, windows);
+    made.weight = true;
+  }
+  return made;
+}
+
 }  // namespace
 
 bool convolve_as_columns(const at::Tensor& output, const at::Tensor& input,
                          const at::Tensor& weight, const at::Tensor& bias,
                          const WindowSteps& steps) {
   if (convolve_as_pixels(output, input, weight, bias, steps)) return true;
+  const bool last = are_last_images(output, input, weight);
   for (const at::Tensor* tensor : {&output, &input, &weight}) {
-    if (!is_plain_image(*tensor)) return false;
+    if (!last && !is_plain_image(*tensor)) return false;
   }
   if (!can_multiply<float>() || (bias.defined() && !bias.is_contiguous())) return false;
   const Windows windows = windows_of(input, weight, output, steps);
+  if (last) {
+    if (!suits_winograd_last(windows, weight.size(0))) return false;
+    launch("convolution", Custom{}, convolve_winograd_last, out(output), input, weight, bias,
+           windows);
+    return true;
+  }
   if (suits_winograd(windows, weight.size(0))) {
     launch("convolution", Custom{}, convolve_winograd, out(output), input, weight, bias, windows);
     return true;
@@ -97,10 +136,14 @@ ColumnGradients convolve_backward_as_columns(const at::Tensor& input_gradient,
                                              const at::Tensor& weight, const WindowSteps& steps) {
   ColumnGradients made;
   if (!can_multiply<float>()) return made;
+  const bool last = are_last_images(grad, input, weight);
   for (const at::Tensor* tensor : {&grad, &input, &weight}) {
-    if (!is_plain_image(*tensor)) return made;
+    if (!last && !is_plain_image(*tensor)) return made;
   }
   const Windows windows = windows_of(input, weight, grad, steps);
+  if (last) {
+    return convolve_last_backward(input_gradient, weight_gradient, grad, input, weight, windows);
+  }
   const bool wants_input = input_gradient.defined() && is_plain_image(input_gradient);
   const Windows turned = turned_windows(windows, weight.size(0));
   const bool by_taps = suits_taps(windows, weight.size(0));

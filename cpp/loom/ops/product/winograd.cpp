@@ -25,27 +25,9 @@ constexpr std::int64_t kNarrow = 32;
 // Weights that a block transforms.
 constexpr std::int64_t kWeights = 4096;
 
-constexpr std::int64_t kLanes = 16;
-using Lanes [[gnu::vector_size(64)]] = float;
 using Order [[gnu::vector_size(64)]] = int;
 
 thread_local Scratch t_weights, t_taps, t_tiles, t_points, t_products, t_results;
-
-// B' d B of a tile, or of as many as there are lanes.
-[[gnu::always_inline]] inline void to_points(Lanes (&d)[kPoints]) {
-  for (int turn = 0; turn < 2; ++turn) {
-    const int step = turn == 0 ? 4 : 1, other = turn == 0 ? 1 : 4;
-    for (int i = 0; i < 4; ++i) {
-      Lanes* at = d + i * other;
-      const Lanes a = at[0] - at[2 * step], b = at[step] + at[2 * step];
-      const Lanes c = at[2 * step] - at[step], e = at[step] - at[3 * step];
-      at[0] = a;
-      at[step] = b;
-      at[2 * step] = c;
-      at[3 * step] = e;
-    }
-  }
-}
 
 // tiles[point * ld + tile] of one channel to points[point * step + tile].
 LOOM_ISA_CLONES void transform_tiles(const float* tiles, std::int64_t ld, std::int64_t width,
@@ -67,15 +49,11 @@ LOOM_ISA_CLONES void transform_products(const float* products, std::int64_t step
     high[i] = low[i] + static_cast<int>(kLanes) / 2;
   }
   for (std::int64_t at = 0; at < width; at += kLanes) {
-    Lanes m[kPoints], rows[2][4];
+    Lanes m[kPoints], made[kTilePixels];
     for (std::int64_t i = 0; i < kPoints; ++i) std::memcpy(&m[i], products + i * step + at, 64);
-    for (int i = 0; i < 4; ++i) {
-      rows[0][i] = m[i] + m[4 + i] + m[8 + i];
-      rows[1][i] = m[4 + i] - m[8 + i] - m[12 + i];
-    }
+    to_pixels(m, made);
     for (int y = 0; y < 2; ++y) {
-      const Lanes even = rows[y][0] + rows[y][1] + rows[y][2] + bias;
-      const Lanes odd = rows[y][1] - rows[y][2] - rows[y][3] + bias;
+      const Lanes even = made[2 * y] + bias, odd = made[2 * y + 1] + bias;
       const Lanes first = __builtin_shuffle(even, odd, low);
       const Lanes second = __builtin_shuffle(even, odd, high);
       std::memcpy(to + 2 * (y * width + at), &first, 64);
@@ -84,9 +62,8 @@ LOOM_ISA_CLONES void transform_products(const float* products, std::int64_t step
   }
 }
 
-// G g G': taps[tap * count + i] to points[point * step + i]. Requires: `count` is at least kLanes.
-LOOM_ISA_CLONES void transform_weights(const float* taps, std::int64_t count, float* points,
-                                       std::int64_t step) {
+LOOM_ISA_CLONES void transform_taps(const float* taps, std::int64_t count, float* points,
+                                    std::int64_t step) {
   for (std::int64_t begin = 0; begin < count; begin += kLanes) {
     const std::int64_t i = std::min(begin, count - kLanes);
     Lanes g[kTaps], rows[4][3];
@@ -116,9 +93,7 @@ struct Problem {
   [[nodiscard]] std::int64_t channels() const noexcept { return windows.channels; }
 };
 
-std::int64_t half(std::int64_t count) { return (count + 1) / 2; }
-
-// All weights as [point][filter][channel].
+// All weights as [point][filter][channel], not yet turned.
 const float* transform_all_weights(Grid& grid, const Problem& p) {
   const std::int64_t channels = p.channels(), step = p.filters * channels + kLine;
   float* to = t_weights.get<float>(kPoints * step);
@@ -128,14 +103,10 @@ const float* transform_all_weights(Grid& grid, const Problem& p) {
     for (std::int64_t f = filters[index].first; f < filters[index].last; ++f) {
       if (p.turned) {
         transpose(channels, kTaps, p.weights + f * kTaps, p.filters * kTaps, taps, channels);
-        for (std::int64_t tap = 0; tap < kTaps / 2; ++tap) {
-          std::swap_ranges(taps + tap * channels, taps + (tap + 1) * channels,
-                           taps + (kTaps - 1 - tap) * channels);
-        }
       } else {
         transpose(channels, kTaps, p.weights + f * channels * kTaps, kTaps, taps, channels);
       }
-      transform_weights(taps, channels, to + f * channels, step);
+      transform_taps(taps, channels, to + f * channels, step);
     }
   });
   return to;
@@ -172,7 +143,8 @@ void run(Grid& grid, const Problem& p) {
     for (std::int64_t f = 0; f < p.filters; f += kTileRows) {
       const std::int64_t rows = std::min(kTileRows, p.filters - f);
       for (std::int64_t point = 0; point < kPoints; ++point) {
-        multiply_rows({weights + point * step + f * channels, rows, channels, channels, 1},
+        const float* left = weights + (p.turned ? turned_point(point) : point) * step;
+        multiply_rows({left + f * channels, rows, channels, channels, 1},
                       {points + point * points_step, channels, count, width, 1},
                       products + point * products_step, width, false);
       }
@@ -186,6 +158,10 @@ float* elements(const TensorRef& tensor) {
 }
 
 }  // namespace
+
+void transform_weights(const float* taps, std::int64_t count, float* points, std::int64_t step) {
+  transform_taps(taps, count, points, step);
+}
 
 Windows tile_windows(const Windows& windows) {
   Windows made = windows;

@@ -12,8 +12,9 @@
 
 namespace loom::ops {
 
-/// True if it is faster than other ways.
+/// True if it is faster than other ways, in the default layout or in channels_last.
 [[nodiscard]] bool suits_winograd(const Windows& windows, std::int64_t filters);
+[[nodiscard]] bool suits_winograd_last(const Windows& windows, std::int64_t filters);
 
 /// result = images (*) weights + bias, if the bias is defined. Tensors are dense: images (batch,
 /// channels, y, x), weights (filters, channels, 3, 3). Requires: can_multiply<float>(),
@@ -29,6 +30,16 @@ void convolve_winograd_turned(Grid& grid, const TensorRef& result, const TensorR
 /// The gradient of the weights from that of the result.
 void winograd_weight_gradient(Grid& grid, const TensorRef& result, const TensorRef& gradient,
                               const TensorRef& images, const Windows& windows);
+
+/// The three in channels_last: tensors are (batch, y, x, channels) in memory, but weights that are
+/// read may be of either layout. Requires: suits_winograd_last().
+void convolve_winograd_last(Grid& grid, const TensorRef& result, const TensorRef& images,
+                            const TensorRef& weights, const TensorRef& bias,
+                            const Windows& windows);
+void convolve_winograd_last_turned(Grid& grid, const TensorRef& result, const TensorRef& images,
+                                   const TensorRef& weights, const Windows& windows);
+void winograd_last_weight_gradient(Grid& grid, const TensorRef& result, const TensorRef& gradient,
+                                   const TensorRef& images, const Windows& windows);
 
 /// The convolution that makes the gradient of the images of a convolution with stride 1.
 [[nodiscard]] Windows turned_windows(const Windows& windows, std::int64_t filters);

@@ -5,6 +5,7 @@
 #include "loom/ops/product/convolve_parts.h"
 #include "loom/ops/product/multiply.h"
 #include "loom/ops/product/winograd.h"
+#include "loom/ops/product/winograd_last.h"
 #include "loom/ops/product/winograd_parts.h"
 #include "loom/ops/random/isa_clones.h"
 
@@ -22,13 +23,30 @@ constexpr std::int64_t kPointsStep = kPanel * kPanel + kLine;
 // Weights that a block makes at the end.
 constexpr std::int64_t kWeights = 4096;
 
-constexpr std::int64_t kLanes = 16;
-using Lanes [[gnu::vector_size(64)]] = float;
 using Order [[gnu::vector_size(64)]] = int;
 
-thread_local Scratch t_shared, t_tiles, t_points, t_taps;
+thread_local Scratch t_shared, t_tiles, t_points, t_taps, t_zeros;
 
-// A d A' of 2x2 pixels: pixels[y * 2 * kPanel + 2 * tile + x] to points[point * step + tile].
+// A d A' of 2x2 pixels, to points[point * step].
+[[gnu::always_inline]] inline void store_points(const Lanes (&d)[kTilePixels], float* points,
+                                                std::int64_t step) {
+  Lanes rows[4][2];
+  for (int x = 0; x < 2; ++x) {
+    rows[0][x] = d[x];
+    rows[1][x] = d[x] + d[2 + x];
+    rows[2][x] = d[x] - d[2 + x];
+    rows[3][x] = -d[2 + x];
+  }
+  for (int y = 0; y < 4; ++y) {
+    const Lanes made[4] = {rows[y][0], rows[y][0] + rows[y][1], rows[y][0] - rows[y][1],
+                           -rows[y][1]};
+    for (int x = 0; x < 4; ++x) {
+      std::memcpy(points + (4 * y + x) * step, &made[x], sizeof(Lanes));
+    }
+  }
+}
+
+// pixels[y * 2 * kPanel + 2 * tile + x] to points[point * step + tile].
 LOOM_ISA_CLONES void transform_pixels(const float* pixels, float* points, std::int64_t step) {
   Order even, odd;
   for (int i = 0; i < kLanes; ++i) {
@@ -36,26 +54,27 @@ LOOM_ISA_CLONES void transform_pixels(const float* pixels, float* points, std::i
     odd[i] = 2 * i + 1;
   }
   for (std::int64_t at = 0; at < kPanel; at += kLanes) {
-    Lanes d[kTilePixels], rows[4][2], low, high;
+    Lanes d[kTilePixels], low, high;
     for (std::int64_t y = 0; y < 2; ++y) {
       std::memcpy(&low, pixels + 2 * (y * kPanel + at), sizeof(Lanes));
       std::memcpy(&high, pixels + 2 * (y * kPanel + at) + kLanes, sizeof(Lanes));
       d[2 * y] = __builtin_shuffle(low, high, even);
       d[2 * y + 1] = __builtin_shuffle(low, high, odd);
     }
-    for (int x = 0; x < 2; ++x) {
-      rows[0][x] = d[x];
-      rows[1][x] = d[x] + d[2 + x];
-      rows[2][x] = d[x] - d[2 + x];
-      rows[3][x] = -d[2 + x];
+    store_points(d, points + at, step);
+  }
+}
+
+// The same in channels_last, to points[point * step + filter] of a tile.
+LOOM_ISA_CLONES void transform_last_pixels(const float* const* pixels, std::int64_t first,
+                                           std::int64_t filters, float* points, std::int64_t step) {
+  for (std::int64_t begin = 0; begin < filters; begin += kLanes) {
+    const std::int64_t at = std::min(begin, filters - kLanes);
+    Lanes d[kTilePixels];
+    for (std::int64_t i = 0; i < kTilePixels; ++i) {
+      std::memcpy(&d[i], pixels[i] + first + at, sizeof(Lanes));
     }
-    for (int y = 0; y < 4; ++y) {
-      const Lanes made[4] = {rows[y][0], rows[y][0] + rows[y][1], rows[y][0] - rows[y][1],
-                             -rows[y][1]};
-      for (int x = 0; x < 4; ++x) {
-        std::memcpy(points + (4 * y + x) * step + at, &made[x], sizeof(Lanes));
-      }
-    }
+    store_points(d, points + at, step);
   }
 }
 
@@ -81,18 +100,31 @@ LOOM_ISA_CLONES void transform_sums(const float* sums, std::int64_t step, std::i
 }
 
 /// A group of tiles: of the gradient [point][filter][tile], of the images [point][panel of
-/// channels][tile][channel], and the sums of products so far, [point][filter][channel].
+/// channels][tile][channel], and the sums of products so far, [point][filter][channel]. In
+/// channels_last tiles of the images have all their channels in a row, [point][tile][channel].
 struct Group {
   float *gradient, *images, *sums;
   std::int64_t filters, channels;
+  bool last;
 
   [[nodiscard]] std::int64_t panels() const noexcept { return parts(channels, kPanel); }
   [[nodiscard]] std::int64_t gradient_step() const noexcept { return filters * kGroupRow + kLine; }
   [[nodiscard]] std::int64_t sums_step() const noexcept { return filters * channels + kLine; }
+  /// From a tile of the images to the next one, and from a point.
+  [[nodiscard]] std::int64_t images_ld() const noexcept { return last ? channels + kLine : kPanel; }
+  [[nodiscard]] std::int64_t images_step() const noexcept {
+    return last ? kGroup * images_ld() + kLine : panels() * kGroup * kPanel;
+  }
   [[nodiscard]] float* panel(std::int64_t point, std::int64_t panel) const noexcept {
-    return images + (point * panels() + panel) * kGroup * kPanel;
+    return images + point * images_step() + panel * (last ? kPanel : kGroup * kPanel);
   }
 };
+
+const float* make_zeros(std::int64_t count) {
+  float* zeros = t_zeros.get<float>(count);
+  std::fill_n(zeros, count, 0.F);
+  return zeros;
+}
 
 void make_images(const Group& group, const Windows& tiles, Blocks::Range range, const float* images,
                  std::int64_t at) {
@@ -122,6 +154,34 @@ void make_gradient(const Group& group, const Windows& tiles, Blocks::Range range
   }
 }
 
+void make_last_images(const Group& group, const Windows& tiles, Blocks::Range range,
+                      const float* images, std::int64_t at) {
+  const float* zeros = make_zeros(group.channels);
+  for_each_tile<4>(tiles, range, images, group.channels, zeros,
+                   [&](std::int64_t i, const float* const* pixels) {
+                     make_points(pixels, group.channels,
+                                 group.images + (at + i) * group.images_ld(), group.images_step());
+                   });
+}
+
+void make_last_gradient(const Group& group, const Windows& tiles, Blocks::Range range,
+                        const float* gradient, std::int64_t at) {
+  const float* zeros = make_zeros(group.filters);
+  float* points = t_points.get<float>(kPoints * kPointsStep);
+  for (std::int64_t panel = 0; panel < parts(group.filters, kPanel); ++panel) {
+    const auto [first, last] = panel_of(group.filters, panel);
+    for_each_tile<2>(tiles, range, gradient, group.filters, zeros,
+                     [&](std::int64_t i, const float* const* pixels) {
+                       transform_last_pixels(pixels, first, last - first, points + i * kPanel,
+                                             kPointsStep);
+                     });
+    for (std::int64_t point = 0; point < kPoints; ++point) {
+      transpose(range.count(), last - first, points + point * kPointsStep, kPanel,
+                group.gradient + point * group.gradient_step() + first * kGroupRow + at, kGroupRow);
+    }
+  }
+}
+
 void multiply_group(Grid& grid, const Group& group, std::int64_t tiles, bool add) {
   const Blocks filters(group.filters, kTileRows);
   const std::int64_t panels = group.panels();
@@ -129,12 +189,12 @@ void multiply_group(Grid& grid, const Group& group, std::int64_t tiles, bool add
     const std::int64_t point = index % kPoints, panel = index / kPoints % panels;
     const Blocks::Range rows = filters[index / (kPoints * panels)];
     const std::int64_t first = panel * kPanel;
-    multiply_rows(
-        {group.gradient + point * group.gradient_step() + rows.first * kGroupRow, rows.count(),
-         tiles, kGroupRow, 1},
-        {group.panel(point, panel), tiles, std::min(kPanel, group.channels - first), kPanel, 1},
-        group.sums + point * group.sums_step() + rows.first * group.channels + first,
-        group.channels, add);
+    multiply_rows({group.gradient + point * group.gradient_step() + rows.first * kGroupRow,
+                   rows.count(), tiles, kGroupRow, 1},
+                  {group.panel(point, panel), tiles, std::min(kPanel, group.channels - first),
+                   group.images_ld(), 1},
+                  group.sums + point * group.sums_step() + rows.first * group.channels + first,
+                  group.channels, add);
   });
 }
 
@@ -144,22 +204,22 @@ void finish(Grid& grid, const Group& group, float* result) {
   grid.run_by_any(filters.count(), [&](std::int64_t index) {
     float* taps = t_taps.get<float>(kTaps * channels);
     for (std::int64_t f = filters[index].first; f < filters[index].last; ++f) {
-      transform_sums(group.sums + f * channels, group.sums_step(), channels, taps);
+      float* to = group.last ? result + f * channels * kTaps : taps;
+      transform_sums(group.sums + f * channels, group.sums_step(), channels, to);
+      if (group.last) continue;
       transpose(kTaps, channels, taps, channels, result + f * channels * kTaps, kTaps);
     }
   });
 }
 
-}  // namespace
-
-void winograd_weight_gradient(Grid& grid, const TensorRef& result, const TensorRef& gradient,
-                              const TensorRef& images, const Windows& windows) {
+void run(Grid& grid, const TensorRef& result, const TensorRef& gradient, const TensorRef& images,
+         const Windows& windows, bool last) {
   const auto elements = [](const TensorRef& tensor) {
     return reinterpret_cast<float*>(tensor.data());
   };
-  Group group{nullptr, nullptr, nullptr, result.sizes()[0], windows.channels};
+  Group group{nullptr, nullptr, nullptr, result.sizes()[0], windows.channels, last};
   const std::int64_t for_gradient = kPoints * group.gradient_step();
-  const std::int64_t for_images = kPoints * group.panels() * kPanel * kGroup;
+  const std::int64_t for_images = kPoints * group.images_step();
   group.gradient = t_shared.get<float>(for_gradient + for_images + kPoints * group.sums_step());
   group.images = group.gradient + for_gradient;
   group.sums = group.images + for_images;
@@ -173,14 +233,28 @@ void winograd_weight_gradient(Grid& grid, const TensorRef& result, const TensorR
       const std::int64_t first = groups[g].first + range.first;
       const Blocks::Range counted{first, first + range.count()};
       if (index % 2 == 0) {
-        make_images(group, seen, counted, elements(images), range.first);
+        (last ? make_last_images : make_images)(group, seen, counted, elements(images),
+                                                range.first);
       } else {
-        make_gradient(group, made, counted, elements(gradient), range.first);
+        (last ? make_last_gradient : make_gradient)(group, made, counted, elements(gradient),
+                                                    range.first);
       }
     });
     multiply_group(grid, group, groups[g].count(), g > 0);
   }
   finish(grid, group, elements(result));
+}
+
+}  // namespace
+
+void winograd_weight_gradient(Grid& grid, const TensorRef& result, const TensorRef& gradient,
+                              const TensorRef& images, const Windows& windows) {
+  run(grid, result, gradient, images, windows, false);
+}
+
+void winograd_last_weight_gradient(Grid& grid, const TensorRef& result, const TensorRef& gradient,
+                                   const TensorRef& images, const Windows& windows) {
+  run(grid, result, gradient, images, windows, true);
 }
 
 }  // namespace loom::ops

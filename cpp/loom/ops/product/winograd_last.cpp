@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Winograd's algorithm in channels_last: vectors run along channels, so tiles need no turning, and
+// results are stored where they belong. Products are [tiles][channels] x [channels][filters].
+#include "loom/ops/product/winograd_last.h"
+
+#include "loom/ops/product/multiply.h"
+#include "loom/ops/product/winograd.h"
+#include "loom/ops/random/isa_clones.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace loom::ops {
+namespace {
+
+constexpr std::int64_t kPoints = kTilePoints;
+// With fewer channels or filters the transforms take what the products gain.
+constexpr std::int64_t kFewest = 32;
+// Channels whose weights a block transforms.
+constexpr std::int64_t kWeightRows = 16;
+// Blocks come in multiples of it: cores share them evenly.
+constexpr std::int64_t kEvenBlocks = 4;
+
+thread_local Scratch t_weights, t_taps, t_zeros, t_beside, t_points, t_products;
+
+// The last vector of channels may overlap the one before.
+LOOM_ISA_CLONES void transform_tile(const float* const* pixels, std::int64_t channels,
+                                    float* points, std::int64_t step) {
+  for (std::int64_t begin = 0; begin < channels; begin += kLanes) {
+    const std::int64_t at = std::min(begin, channels - kLanes);
+    Lanes d[kPoints];
+    for (std::int64_t i = 0; i < kPoints; ++i) std::memcpy(&d[i], pixels[i] + at, 64);
+    to_points(d);
+    for (std::int64_t i = 0; i < kPoints; ++i) std::memcpy(points + i * step + at, &d[i], 64);
+  }
+}
+
+// A' m A: products[point * step + filter] of a tile to its pixels.
+LOOM_ISA_CLONES void transform_products(const float* products, std::int64_t step,
+                                        std::int64_t filters, const float* bias,
+                                        float* const* pixels) {
+  for (std::int64_t begin = 0; begin < filters; begin += kLanes) {
+    const std::int64_t at = std::min(begin, filters - kLanes);
+    Lanes m[kPoints], made[kTilePixels], added;
+    for (std::int64_t i = 0; i < kPoints; ++i) std::memcpy(&m[i], products + i * step + at, 64);
+    std::memcpy(&added, bias + at, 64);
+    to_pixels(m, made);
+    for (std::int64_t i = 0; i < kTilePixels; ++i) {
+      made[i] += added;
+      std::memcpy(pixels[i] + at, &made[i], 64);
+    }
+  }
+}
+
+/// `weights_last`: their channels, too, are last.
+struct Problem {
+  float* result;
+  const float *images, *weights, *bias;
+  std::int64_t filters;
+  bool turned, weights_last;
+  Windows windows;
+
+  [[nodiscard]] std::int64_t channels() const noexcept { return windows.channels; }
+  [[nodiscard]] std::int64_t panels() const noexcept { return parts(filters, kPanel); }
+  [[nodiscard]] Blocks::Range panel(std::int64_t index) const noexcept {
+    return panel_of(filters, index);
+  }
+  [[nodiscard]] std::int64_t weights_step() const noexcept { return channels() * kPanel + kLine; }
+};
+
+// to[(channel * kTaps + tap) * width + filter] of some channels and filters; turned weights have
+// channels for filters.
+void take_taps(const Problem& p, Blocks::Range channels, Blocks::Range filters, float* to) {
+  const std::int64_t width = filters.count();
+  const std::int64_t plane = p.turned ? p.filters : p.channels(), ld = plane * kTaps;
+  if (p.turned) {
+    for (std::int64_t c = channels.first; c < channels.last; ++c, to += kTaps * width) {
+      const float* from = p.weights + c * ld;
+      if (!p.weights_last) {
+        transpose(width, kTaps, from + filters.first * kTaps, kTaps, to, width);
+        continue;
+      }
+      for (std::int64_t tap = 0; tap < kTaps; ++tap) {
+        std::copy_n(from + tap * plane + filters.first, width, to + tap * width);
+      }
+    }
+    return;
+  }
+  const float* from = p.weights + filters.first * ld;
+  if (!p.weights_last) {
+    transpose(width, channels.count() * kTaps, from + channels.first * kTaps, ld, to, width);
+    return;
+  }
+  for (std::int64_t tap = 0; tap < kTaps; ++tap) {
+    transpose(width, channels.count(), from + tap * plane + channels.first, ld, to + tap * width,
+              kTaps * width);
+  }
+}
+
+// All weights as [panel of filters][point][channel][filter], not yet turned.
+const float* transform_all_weights(Grid& grid, const Problem& p) {
+  float* made = t_weights.get<float>(p.panels() * kPoints * p.weights_step());
+  const Blocks rows(p.channels(), kWeightRows);
+  grid.run_by_any(p.panels() * rows.count(), [&](std::int64_t index) {
+    const Blocks::Range channels = rows[index % rows.count()];
+    const std::int64_t panel = index / rows.count();
+    const Blocks::Range filters = p.panel(panel);
+    float* taps = t_taps.get<float>(kWeightRows * kTaps * kPanel);
+    take_taps(p, channels, filters, taps);
+    float* to = made + panel * kPoints * p.weights_step();
+    for (std::int64_t c = channels.first; c < channels.last; ++c) {
+      transform_weights(taps, filters.count(), to + c * kPanel, p.weights_step());
+      taps += kTaps * filters.count();
+    }
+  });
+  return made;
+}
+
+void run(Grid& grid, const Problem& p) {
+  const std::int64_t channels = p.channels(), ld = channels + kLine;
+  const float* weights = transform_all_weights(grid, p);
+  const Windows tiles = tile_windows(p.windows), results = tile_results(p.windows, p.filters);
+  const std::int64_t wanted = parts(parts(tiles.pixels(), kPanel), kEvenBlocks) * kEvenBlocks;
+  const Blocks blocks(tiles.pixels(), parts(tiles.pixels(), wanted));
+  grid.run_by_any(blocks.count(), [&](std::int64_t index) {
+    const Blocks::Range range = blocks[index];
+    const std::int64_t count = range.count();
+    const std::int64_t points_step = count * ld + kLine, products_step = count * kPanel + kLine;
+    float* points = t_points.get<float>(kPoints * points_step);
+    float* products = t_products.get<float>(kPoints * products_step);
+    float* zeros = t_zeros.get<float>(std::max(channels, p.filters));
+    std::fill_n(zeros, std::max(channels, p.filters), 0.F);
+    for_each_tile<4>(tiles, range, p.images, channels, static_cast<const float*>(zeros),
+                     [&](std::int64_t i, const float* const* pixels) {
+                       transform_tile(pixels, channels, points + i * ld, points_step);
+                     });
+    const float* bias = p.bias != nullptr ? p.bias : zeros;
+    float* beside = t_beside.get<float>(kPanel);
+    for (std::int64_t panel = 0; panel < p.panels(); ++panel) {
+      const auto [first, last] = p.panel(panel);
+      const std::int64_t width = last - first;
+      const float* right = weights + panel * kPoints * p.weights_step();
+      for (std::int64_t point = 0; point < kPoints; ++point) {
+        const std::int64_t other = p.turned ? turned_point(point) : point;
+        multiply_rows({points + point * points_step, count, channels, ld, 1},
+                      {right + other * p.weights_step(), channels, width, kPanel, 1},
+                      products + point * products_step, kPanel, false);
+      }
+      for_each_tile<2>(results, range, p.result + first, p.filters, beside,
+                       [&](std::int64_t i, float* const* pixels) {
+                         transform_products(products + i * kPanel, products_step, width,
+                                            bias + first, pixels);
+                       });
+    }
+  });
+}
+
+float* elements(const TensorRef& tensor) {
+  return tensor.defined() ? reinterpret_cast<float*>(tensor.data()) : nullptr;
+}
+
+bool channels_last(const TensorRef& weights) { return weights.strides()[1] == 1; }
+
+}  // namespace
+
+void make_points(const float* const* pixels, std::int64_t channels, float* points,
+                 std::int64_t step) {
+  transform_tile(pixels, channels, points, step);
+}
+
+bool suits_winograd_last(const Windows& windows, std::int64_t filters) {
+  return std::min(windows.channels, filters) >= kFewest && suits_winograd(windows, filters);
+}
+
+void convolve_winograd_last(Grid& grid, const TensorRef& result, const TensorRef& images,
+                            const TensorRef& weights, const TensorRef& bias,
+                            const Windows& windows) {
+  run(grid, {elements(result), elements(images), elements(weights), elements(bias),
+             weights.sizes()[0], false, channels_last(weights), windows});
+}
+
+void convolve_winograd_last_turned(Grid& grid, const TensorRef& result, const TensorRef& images,
+                                   const TensorRef& weights, const Windows& windows) {
+  run(grid, {elements(result), elements(images), elements(weights), nullptr, weights.sizes()[1],
+             true, channels_last(weights), windows});
+}
+
+}  // namespace loom::ops
