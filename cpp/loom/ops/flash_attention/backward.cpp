@@ -11,7 +11,7 @@ namespace {
 
 using c10::BFloat16;
 
-thread_local Scratch t_keys, t_key_sums, t_value_sums, t_query, t_tail, t_tiles, t_sums, t_rows;
+const Scratch t_keys, t_key_sums, t_value_sums, t_query, t_tail, t_tiles, t_sums, t_rows;
 
 template <class T>
 struct Problem {

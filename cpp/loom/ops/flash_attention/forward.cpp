@@ -21,7 +21,7 @@ constexpr std::int64_t kMaxElements = 256;
 // ATen's kernel reads keys and values of few queries as they lie: fast in float32.
 constexpr std::int64_t kFewestQueries = 16, kFewestFloatQueries = 48;
 
-thread_local Scratch t_keys, t_values, t_tail, t_scores, t_weights, t_results, t_rows;
+const Scratch t_keys, t_values, t_tail, t_scores, t_weights, t_results, t_rows;
 
 template <class T>
 struct Problem {

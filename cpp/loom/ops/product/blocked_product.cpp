@@ -36,7 +36,7 @@ constexpr std::int64_t kMaxPacked = 8 << 20;
 constexpr std::int64_t kLeastPacked = 1 << 16;
 constexpr std::int64_t kPackedAtOnce = 64 << 10;
 
-thread_local Scratch t_accumulators, t_turned, t_left_of_all, t_right_of_all;
+const Scratch t_accumulators, t_turned, t_left_of_all, t_right_of_all;
 
 template <class T>
 at::Tensor alias(const MatrixView<T>& view) {

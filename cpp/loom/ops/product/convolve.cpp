@@ -18,7 +18,7 @@ constexpr std::int64_t kDotBytes = 512 * 1024;
 // A cache line more, so that rows do not all begin in the same set of the cache.
 constexpr std::int64_t kLine = 16;
 
-thread_local Scratch t_columns, t_sums, t_shared, t_dots;
+const Scratch t_columns, t_sums, t_shared, t_dots;
 
 struct Problem {
   float* result;

@@ -22,7 +22,7 @@ constexpr std::int64_t kLine = 16;
 constexpr std::int64_t kPackedRows = 512;
 constexpr std::int64_t kPackedColumns = 4 * kPanel;
 
-thread_local Scratch t_shared, t_left, t_columns, t_turned, t_sums;
+const Scratch t_shared, t_left, t_columns, t_turned, t_sums;
 
 float* elements(const TensorRef& tensor) { return reinterpret_cast<float*>(tensor.data()); }
 

@@ -29,7 +29,7 @@ constexpr std::int64_t kOrderedAtOnce = 4096;
 constexpr std::int64_t kPackedAtOnce = 64;
 constexpr std::int64_t kLineElements = 64 / sizeof(BFloat16);
 
-thread_local Scratch t_weights, t_panels, t_rows, t_gathered, t_sums, t_rounded;
+const Scratch t_weights, t_panels, t_rows, t_gathered, t_sums, t_rounded;
 
 std::uint16_t* bits(BFloat16* data) { return reinterpret_cast<std::uint16_t*>(data); }
 const std::uint16_t* bits(const BFloat16* data) {

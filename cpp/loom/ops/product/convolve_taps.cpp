@@ -27,7 +27,7 @@ constexpr std::int64_t kStreamed = 256 * 1024;
 // A cache line more, so that rows do not all begin in the same set of the cache.
 constexpr std::int64_t kLine = 16;
 
-thread_local Scratch t_rows, t_others, t_turned, t_sums;
+const Scratch t_rows, t_others, t_turned, t_sums;
 
 /// Neighbours that see neighbours through one tap. Pixels are counted within the image.
 struct Run {
@@ -81,7 +81,7 @@ struct PixelRows {
 };
 
 PixelRows pixel_rows(Grid& grid, const float* from, std::int64_t images, std::int64_t channels,
-                     std::int64_t plane, Scratch& scratch) {
+                     std::int64_t plane, const Scratch& scratch) {
   const std::int64_t ld = channels + kLine;
   float* to = scratch.get<float>(images * plane * ld);
   grid.run_by_any(images, [&](std::int64_t image) {
@@ -93,7 +93,7 @@ PixelRows pixel_rows(Grid& grid, const float* from, std::int64_t images, std::in
 
 /// Pixels as columns: data[channel * ld + pixel * images + image].
 PixelRows pixel_columns(Grid& grid, const float* from, std::int64_t images, std::int64_t channels,
-                        std::int64_t plane, Scratch& scratch) {
+                        std::int64_t plane, const Scratch& scratch) {
   const std::int64_t ld = images * plane + kLine;
   float* to = scratch.get<float>(channels * ld);
   const Blocks blocks(channels, std::max<std::int64_t>(16384 / (images * plane), 1));

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <new>
 
 namespace loom::ops {
@@ -28,7 +29,21 @@ constexpr std::int64_t kDirectRows = kTileRows;
 
 constexpr std::size_t kAlignment = 64;
 
-thread_local Scratch t_left, t_right;
+// How many there are: all are made while the library is loaded, on one thread.
+constinit std::size_t g_scratches = 0;
+
+struct Memory {
+  struct Free {
+    void operator()(void* memory) const noexcept {
+      ::operator delete(memory, std::align_val_t{kAlignment});
+    }
+  };
+  std::unique_ptr<void, Free> start;
+  std::size_t bytes = 0;
+};
+thread_local std::unique_ptr<Memory[]> t_memories;
+
+const Scratch t_left, t_right;
 
 // brgemm's bfloat16 panels need more of the processor and of libtorch than its float32 ones: tried.
 bool bfloat16_works() {
@@ -61,18 +76,18 @@ bool float32_works() {
 
 }  // namespace
 
-void Scratch::Free::operator()(void* memory) const noexcept {
-  ::operator delete(memory, std::align_val_t{kAlignment});
-}
+Scratch::Scratch() : index_(g_scratches++) {}
 
-void* Scratch::reserve(std::size_t bytes) {
-  if (bytes > bytes_) {
-    memory_.reset();
-    bytes_ = 0;
-    memory_.reset(::operator new(bytes, std::align_val_t{kAlignment}));
-    bytes_ = bytes;
+void* Scratch::reserve(std::size_t bytes) const {
+  if (t_memories == nullptr) t_memories = std::make_unique<Memory[]>(g_scratches);
+  Memory& memory = t_memories[index_];
+  if (bytes > memory.bytes) {
+    memory.start.reset();
+    memory.bytes = 0;
+    memory.start.reset(::operator new(bytes, std::align_val_t{kAlignment}));
+    memory.bytes = bytes;
   }
-  return memory_.get();
+  return memory.start.get();
 }
 
 template <>

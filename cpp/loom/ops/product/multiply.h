@@ -10,7 +10,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <type_traits>
 #include <utility>
 
@@ -38,22 +37,24 @@ struct MatrixView {
   }
 };
 
-/// Memory of one thread for one purpose: grows, aligned to cache lines, keeps no values.
+/// Memory for one purpose, each thread its own: grows, aligned to cache lines, keeps no values
+/// until the thread's next get(). For global variables: a thread_local one each would need more of
+/// the memory that the dynamic loader has for those (static TLS) than it has to give.
 class Scratch {
  public:
+  Scratch();
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  /// Throws: std::bad_alloc.
   template <class T>
-  [[nodiscard]] T* get(std::int64_t count) {
+  [[nodiscard]] T* get(std::int64_t count) const {
     return static_cast<T*>(reserve(static_cast<std::size_t>(count) * sizeof(T)));
   }
 
  private:
-  struct Free {
-    void operator()(void* memory) const noexcept;
-  };
-  void* reserve(std::size_t bytes);
+  [[nodiscard]] void* reserve(std::size_t bytes) const;
 
-  std::unique_ptr<void, Free> memory_;
-  std::size_t bytes_ = 0;
+  const std::size_t index_;
 };
 
 /// The columns of a panel: four vectors of AVX-512.

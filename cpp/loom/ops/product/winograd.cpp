@@ -27,7 +27,7 @@ constexpr std::int64_t kWeights = 4096;
 
 using Order [[gnu::vector_size(64)]] = int;
 
-thread_local Scratch t_weights, t_taps, t_tiles, t_points, t_products, t_results;
+const Scratch t_weights, t_taps, t_tiles, t_points, t_products, t_results;
 
 // tiles[point * ld + tile] of one channel to points[point * step + tile].
 LOOM_ISA_CLONES void transform_tiles(const float* tiles, std::int64_t ld, std::int64_t width,

@@ -25,7 +25,7 @@ constexpr std::int64_t kWeights = 4096;
 
 using Order [[gnu::vector_size(64)]] = int;
 
-thread_local Scratch t_shared, t_tiles, t_points, t_taps, t_zeros;
+const Scratch t_shared, t_tiles, t_points, t_taps, t_zeros;
 
 // A d A' of 2x2 pixels, to points[point * step].
 [[gnu::always_inline]] inline void store_points(const Lanes (&d)[kTilePixels], float* points,

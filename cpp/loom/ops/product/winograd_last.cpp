@@ -21,7 +21,7 @@ constexpr std::int64_t kWeightRows = 16;
 // Blocks come in multiples of it: cores share them evenly.
 constexpr std::int64_t kEvenBlocks = 4;
 
-thread_local Scratch t_weights, t_taps, t_zeros, t_beside, t_points, t_products;
+const Scratch t_weights, t_taps, t_zeros, t_beside, t_points, t_products;
 
 // The last vector of channels may overlap the one before.
 LOOM_ISA_CLONES void transform_tile(const float* const* pixels, std::int64_t channels,

@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t kSide = 4;  // of a tile of the images
 constexpr std::int64_t kMostLanes = 16;
 
-thread_local Scratch t_rows;
+const Scratch t_rows;
 
 template <int kCount>
 struct Vector {
