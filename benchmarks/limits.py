@@ -146,17 +146,19 @@ def run_on_threads(
 
 class Update:
     """The stream `update` over so many bytes of traffic: what a step of Adam moves, and no more.
+    Several passes go over the same memory.
 
     Raises:
         RuntimeError: there is no compiler.
     """
 
-    def __init__(self, traffic: int) -> None:
+    def __init__(self, traffic: int, passes: int = 1) -> None:
         with tempfile.TemporaryDirectory() as folder:
             streams = compile_streams(Path(folder))
         if streams is None:
             raise RuntimeError("the streams need a C++ compiler (CXX)")
-        self._share = traffic // STREAMS["update"] // cores() // 64 * 64
+        self._passes = passes
+        self._share = traffic // passes // STREAMS["update"] // cores() // 64 * 64
         self._arrays = huge_arrays(4, self._share * cores())
         self._pool = ThreadPoolExecutor(cores())
         self._function = streams["update"]
@@ -166,7 +168,8 @@ class Update:
 
     def __call__(self) -> list[torch.Tensor]:
         pointers = [array.data_ptr() for array in self._arrays]
-        run_on_threads(self._pool, self._update, pointers, self._share)
+        for _ in range(self._passes):
+            run_on_threads(self._pool, self._update, pointers, self._share)
         return []
 
 

@@ -23,6 +23,8 @@ COLOURS = {
     "compile": "tab:red",
     "compile-jemalloc": "tab:orange",
     "loom-compile": "tab:green",
+    "loom-graph": "tab:olive",
+    "stream": "black",
 }
 
 

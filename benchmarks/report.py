@@ -134,7 +134,7 @@ def limits_table(run: Json) -> Table:
 
 def group_table(run: Json, group: str, host: str) -> Table:
     base, names = base_of(run), others(run)
-    eager = [n for n in (*names, base) if not CONTENDERS[n].compiled]
+    eager = [n for n in (*names, base) if not CONTENDERS[n].compiled and not CONTENDERS[n].streams]
     label = CONTENDERS[base].label
     table = Table(
         f"{group}, {host} host: time of each contender / time of {label}",

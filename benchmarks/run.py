@@ -140,6 +140,8 @@ def run_suite(groups: Sequence[str], given: argparse.Namespace) -> Json:
         for key, workload in collect(groups, given.sizes, given.quick).items()
         if given.only is None or given.only in key
     }
+    if not workloads:
+        raise SystemExit(f"no workload of {', '.join(groups)} has {given.only!r} in its key")
     started = time.perf_counter()
     run: Json = {
         "command": shlex.join(["python", "benchmarks/run.py", *sys.argv[1:]]),
@@ -217,7 +219,7 @@ def main() -> int:
             arguments.error(f"expected {what} of {', '.join(of)}, got {', '.join(unknown)}")
     groups = [name for name in GROUPS if name in given.names or not given.names]
     parts = [name for name in PARTS if name in given.names]
-    if not given.names and not given.quick:
+    if not given.names and not given.quick and given.only is None:
         parts = list(PARTS)
     if given.sources:
         publish([json.loads(source.read_text()) for source in given.sources], given.write)

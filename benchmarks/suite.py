@@ -191,7 +191,9 @@ def run(
         answer["limits"].append(measure_limits(sizes))
         workers = Workers(sizes)
         try:
-            for process in dict.fromkeys(CONTENDERS[name].process for name in names):
+            group = members[0].group
+            asked = [CONTENDERS[name] for name in names if CONTENDERS[name].takes(group)]
+            for process in dict.fromkeys(contender.process for contender in asked):
                 answer["processes"][process] = workers.get(process).first
             for number, workload in enumerate(members, 1):
                 progress(f"{workload.key} ({number} of {len(members)})")

@@ -116,7 +116,7 @@ class Bench:
         who, what = CONTENDERS[contender], self._workloads[workload]
         answer: dict[str, Any] = {}
         if who.streams:
-            self._calls[contender] = limits.Update(what.bytes)
+            self._calls[contender] = limits.Update(what.bytes, what.passes)
             answer |= {"difference": 0.0, "agrees": True, "output_bytes": 0}
             return answer | {"seconds": self._shortest(contender)}
         call = make(what, who)

@@ -64,6 +64,7 @@ def workloads() -> list[Workload]:
             name if steps == 1 else f"{name}, {steps} steps",
             maker(millions, fused, steps),
             bytes=BYTES_PER_PARAMETER * parameter_count(millions) * steps,
+            passes=steps,
             quick=millions == 10 and steps == 1,
         )
 

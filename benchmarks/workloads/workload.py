@@ -30,6 +30,7 @@ class Workload:
         size (int): elements, where that is what is varied.
         dtype (torch.dtype): what it computes in.
         bytes (int): the least memory traffic: every input read once, every output written once.
+        passes (int): how often it goes over its memory, each time for its share of the bytes.
         flops (int): floating-point operations of products; COUNTED asks PyTorch's counter.
         quick (bool): part of a quick run.
         common (bool): part of a run that names no sizes.
@@ -42,6 +43,7 @@ class Workload:
     size: int = 0
     dtype: torch.dtype = torch.float32
     bytes: int = 0
+    passes: int = 1
     flops: int = 0
     quick: bool = False
     common: bool = True

@@ -85,3 +85,33 @@ def test_without_momentum_the_mean_is_the_gradient():
         parameter.grad = torch.full_like(parameter, gradient)
         optimizer.step()
     assert torch.equal(optimizer.state[parameter]["exp_avg"], parameter.grad)
+
+
+@pytest.mark.parametrize("kind", [torch.optim.AdamW, torch.optim.SGD])
+def test_lazy_clones_keep_their_values(kind):
+    parameter = torch.nn.Parameter(torch.ones(100, device="loom"))
+    clone = torch._lazy_clone(parameter.detach())
+    parameter.grad = torch.ones_like(parameter)
+    kind([parameter], lr=0.1, fused=True).step()
+    assert clone.eq(1).all()
+    assert parameter.lt(1).all()
+
+
+def test_strides_of_single_elements_do_not_count():
+    """A gradient may have other strides where its size is 1: each step is that of a dense one."""
+    results = []
+    for strides in ((8, 1, 1, 1), (8, 1, 8, 8)):
+        parameter = torch.nn.Parameter(torch.arange(64.0, device="loom").view(8, 8, 1, 1))
+        gradient = torch.linspace(-1, 1, 64, device="loom").view(8, 8, 1, 1)
+        parameter.grad = gradient.as_strided((8, 8, 1, 1), strides)
+        torch.optim.AdamW([parameter], fused=True).step()
+        results.append(parameter.detach())
+    assert torch.equal(*results)
+
+
+def test_lists_of_other_lengths_are_refused():
+    one = [torch.ones(3, device="loom")]
+    settings = {"lr": 0.1, "beta1": 0.9, "beta2": 0.99, "weight_decay": 0.0, "eps": 1e-8}
+    settings |= {"amsgrad": False, "maximize": False}
+    with pytest.raises(RuntimeError, match="expected lists of one length, got 1 parameters and 0"):
+        torch._fused_adam_(one, one, one, one, [], [], **settings)

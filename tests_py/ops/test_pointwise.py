@@ -136,6 +136,7 @@ IN_PLACE_OF_OPERANDS = {
     "a view of itself": lambda x: x.add_(x.view_as(x), alpha=2),
     "other places of its memory": lambda x: x[:64].addcmul_(x[64:], x[64:].view(64)),
     "number": lambda x: x.div_(3),
+    "bool": lambda x: x.add_(True).mul_(True),
     "other dtype": lambda x: x.add_(x.double()),
     "lazy clone": lambda x: (x._lazy_clone(), x.lerp_(x * 2, 0.25))[0],
 }
@@ -158,6 +159,8 @@ IN_PLACE_REFUSED = {
     "expanded": lambda x: x[:1].expand(4).add_(1.0),
     "shape": lambda x: x[:1].add_(x),
     "complex": lambda x: x.mul_(1j),
+    "bool": lambda x: x.sub_(True),
+    "bool, not in place": lambda x: x - True,
 }
 
 

@@ -19,7 +19,8 @@ class Alike {
     const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
     if (!tensor.defined() || impl->key_set().has_any(kViews)) return false;
     if (impl->device_type() != c10::kPrivateUse1) {
-      return like_ != nullptr && impl->is_wrapped_number() && !tensor.is_complex();
+      return like_ != nullptr && impl->is_wrapped_number() && !tensor.is_complex() &&
+             tensor.scalar_type() != c10::ScalarType::Bool;
     }
     if (!tensor.is_floating_point() || !impl->is_contiguous()) return false;
     if (like_ == nullptr) {

@@ -42,8 +42,9 @@ class Grid {
   void run(std::int64_t blocks, Body&& body, RunBy by = RunBy::kDevice) {
     cores_.run(blocks, std::forward<Body>(body), priority_, by);
   }
-  /// The same, with host threads that wait: for blocks that call nothing of ATen's, nor of
-  /// libraries with threads of their own.
+  /// The same, with host threads that wait: for blocks that call nothing of ATen's but block
+  /// kernels (brgemm), which run on the calling thread only, nor of libraries with threads of their
+  /// own.
   template <class Body>
   void run_by_any(std::int64_t blocks, Body&& body) {
     run(blocks, std::forward<Body>(body), RunBy::kAny);

@@ -23,12 +23,12 @@ using Refs = std::vector<TensorRef>;
 // Of a parameter: aliases of five parts, 1 us, must disappear beside the work, 60 us.
 constexpr std::int64_t kBlockElements = 1 << 16;
 
-Refs refs(const char* name, c10::Device device, at::TensorList tensors) {
+Refs refs(const char* name, c10::Device device, at::TensorList tensors, bool writes) {
   Refs list;
   list.reserve(tensors.size());
   for (const at::Tensor& tensor : tensors) {
     check_operand_device(name, device, tensor);
-    list.emplace_back(tensor);
+    list.emplace_back(tensor, writes);
   }
   return list;
 }
@@ -41,6 +41,15 @@ TensorRef ref(const char* name, c10::Device device, const OptionalTensor& tensor
 
 OptionalTensor optional_alias(const TensorRef& tensor) {
   return tensor.defined() ? OptionalTensor(tensor.alias()) : std::nullopt;
+}
+
+/// True if both are laid out alike: strides of sizes of 1 do not count.
+bool same_layout(const TensorRef& a, const TensorRef& b) {
+  if (a.sizes() != b.sizes()) return false;
+  for (std::size_t d = 0; d < a.sizes().size(); ++d) {
+    if (a.sizes()[d] != 1 && a.strides()[d] != b.strides()[d]) return false;
+  }
+  return true;
 }
 
 /// Elements of one parameter, in memory order.
@@ -97,8 +106,7 @@ struct Step {
   [[nodiscard]] bool flat(std::size_t parameter) const {
     const TensorRef& first = lists[0][parameter];
     return first.is_dense() && std::all_of(lists.begin(), lists.end(), [&](const Refs& list) {
-             return list.empty() || (list[parameter].strides() == first.strides() &&
-                                     list[parameter].sizes() == first.sizes());
+             return list.empty() || same_layout(list[parameter], first);
            });
   }
   /// True for what almost all steps are, which ATen's kernels do not run at the memory's speed.
@@ -211,9 +219,8 @@ struct SgdKernel {
 void check_lengths(const char* name, at::TensorList parameters,
                    std::initializer_list<at::TensorList> others) {
   for (const at::TensorList list : others) {
-    TORCH_CHECK(list.empty() || list.size() == parameters.size(), name,
-                ": expected lists of one length, got ", parameters.size(), " parameters and ",
-                list.size());
+    TORCH_CHECK(list.size() == parameters.size(), name, ": expected lists of one length, got ",
+                parameters.size(), " parameters and ", list.size());
   }
 }
 
@@ -228,16 +235,20 @@ void fused_adam(at::TensorList self, at::TensorList grads, at::TensorList exp_av
                 const OptionalTensor& grad_scale, const OptionalTensor& found_inf) {
   constexpr const char* kName = kDecoupled ? "_fused_adamw_" : "_fused_adam_";
   if (self.empty()) return;
-  check_lengths(kName, self, {grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps});
+  check_lengths(kName, self, {grads, exp_avgs, exp_avg_sqs, state_steps});
+  if (amsgrad) check_lengths(kName, self, {max_exp_avg_sqs});
   const c10::Device device = self[0].device();
-  const auto list = [&](at::TensorList tensors) { return refs(kName, device, tensors); };
-  Step<5, AdamKernel> step{{list(self), list(grads), list(exp_avgs), list(exp_avg_sqs),
-                            amsgrad ? list(max_exp_avg_sqs) : Refs()},
-                           list(state_steps),
-                           {},
-                           ref(kName, device, grad_scale),
-                           ref(kName, device, found_inf),
-                           {kDecoupled, 0, beta1, beta2, weight_decay, eps, amsgrad, maximize}};
+  const auto list = [&](at::TensorList tensors, bool writes) {
+    return refs(kName, device, tensors, writes);
+  };
+  Step<5, AdamKernel> step{
+      {list(self, true), list(grads, grad_scale.has_value()), list(exp_avgs, true),
+       list(exp_avg_sqs, true), amsgrad ? list(max_exp_avg_sqs, true) : Refs()},
+      list(state_steps, false),
+      {},
+      ref(kName, device, grad_scale),
+      ref(kName, device, found_inf),
+      {kDecoupled, 0, beta1, beta2, weight_decay, eps, amsgrad, maximize}};
   if constexpr (std::is_same_v<Rate, double>) {
     step.kernel.learning_rate = lr;
   } else {
@@ -253,11 +264,14 @@ void fused_sgd(at::TensorList self, at::TensorList grads, at::TensorList momenta
                const OptionalTensor& found_inf) {
   constexpr const char* kName = "_fused_sgd_";
   if (self.empty()) return;
-  check_lengths(kName, self, {grads, momenta});
+  check_lengths(kName, self, {grads});
+  if (!momenta.empty()) check_lengths(kName, self, {momenta});
   const c10::Device device = self[0].device();
-  const auto list = [&](at::TensorList tensors) { return refs(kName, device, tensors); };
+  const auto list = [&](at::TensorList tensors, bool writes) {
+    return refs(kName, device, tensors, writes);
+  };
   Step<3, SgdKernel> step{
-      {list(self), list(grads), list(momenta)},
+      {list(self, true), list(grads, grad_scale.has_value()), list(momenta, true)},
       {},
       {},
       ref(kName, device, grad_scale),

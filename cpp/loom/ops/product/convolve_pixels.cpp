@@ -65,7 +65,9 @@ const BFloat16* pack_weights(Grid& grid, const Problem& p) {
   const std::int64_t channels = p.channels(), taps = p.windows.taps(), all = p.windows.rows();
   const std::int64_t inner = p.inner();
   const BFloat16* from = p.weights;
-  if (!p.weights_last || inner != all) {
+  // Pairs are packed as one number.
+  const bool aligned = reinterpret_cast<std::uintptr_t>(from) % (2 * sizeof(BFloat16)) == 0;
+  if (!p.weights_last || inner != all || !aligned) {
     BFloat16* to = t_weights.get<BFloat16>(p.filters * inner);
     const Blocks filters(p.filters, std::max<std::int64_t>(kOrderedAtOnce / all, 1));
     grid.run_by_any(filters.count(), [&](std::int64_t index) {
@@ -334,9 +336,9 @@ void convolve_pixels(Grid& grid, const TensorRef& result, const TensorRef& image
   const std::int64_t most = parts(windows.y.result, parts(kFewImages, windows.images));
   const Blocks bands(windows.y.result, std::clamp<std::int64_t>(wanted, 1, most));
   grid.run_by_any(windows.images * bands.count(), [&](std::int64_t index) {
+    const MatrixUnitScope release;
     const Blocks::Range range = bands[index % bands.count()];
     Band(p, panels, index / bands.count(), range.first, range.count()).run();
-    release_matrix_unit();
   });
 }
 

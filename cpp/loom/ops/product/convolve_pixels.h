@@ -13,7 +13,7 @@
 
 namespace loom::ops {
 
-/// True if it is faster than oneDNN.
+/// True if it is faster than oneDNN, or about as fast.
 [[nodiscard]] bool suits_pixels(const Windows& windows, std::int64_t filters);
 
 /// result = images (*) weights + bias, if the bias is defined. Result and images are dense in the

@@ -15,6 +15,7 @@
 #include <exception>
 #include <memory>
 #include <new>
+#include <vector>
 
 namespace loom::ops {
 namespace {
@@ -41,7 +42,7 @@ struct Memory {
   std::unique_ptr<void, Free> start;
   std::size_t bytes = 0;
 };
-thread_local std::unique_ptr<Memory[]> t_memories;
+thread_local std::vector<Memory> t_memories;
 
 const Scratch t_left, t_right;
 
@@ -79,7 +80,7 @@ bool float32_works() {
 Scratch::Scratch() : index_(g_scratches++) {}
 
 void* Scratch::reserve(std::size_t bytes) const {
-  if (t_memories == nullptr) t_memories = std::make_unique<Memory[]>(g_scratches);
+  if (index_ >= t_memories.size()) t_memories.resize(g_scratches);
   Memory& memory = t_memories[index_];
   if (bytes > memory.bytes) {
     memory.start.reset();

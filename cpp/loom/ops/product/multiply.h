@@ -149,6 +149,13 @@ void multiply_panel(const MatrixView<const T>& left, const T* panel, std::int64_
 /// To be called after the last product of bfloat16 in a row: the block kernel may have set up the
 /// core's matrix unit (AMX), which other kernels of this thread set up in their own way.
 void release_matrix_unit();
+/// Does so at the end of a block, however it ends.
+struct MatrixUnitScope {
+  MatrixUnitScope() = default;
+  MatrixUnitScope(const MatrixUnitScope&) = delete;
+  MatrixUnitScope& operator=(const MatrixUnitScope&) = delete;
+  ~MatrixUnitScope() { release_matrix_unit(); }
+};
 
 /// to[i] = vector x row i of `matrix` (row-major), for the rows of `matrix`.
 template <class T>

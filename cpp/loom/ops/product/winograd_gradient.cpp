@@ -202,7 +202,7 @@ void finish(Grid& grid, const Group& group, float* result) {
   const std::int64_t channels = group.channels;
   const Blocks filters(group.filters, std::max<std::int64_t>(kWeights / channels, 1));
   grid.run_by_any(filters.count(), [&](std::int64_t index) {
-    float* taps = t_taps.get<float>(kTaps * channels);
+    float* taps = group.last ? nullptr : t_taps.get<float>(kTaps * channels);
     for (std::int64_t f = filters[index].first; f < filters[index].last; ++f) {
       float* to = group.last ? result + f * channels * kTaps : taps;
       transform_sums(group.sums + f * channels, group.sums_step(), channels, to);
