@@ -20,6 +20,8 @@ from support.line_worker import LineWorker
 
 # OpenMP's threads and loom's spin for a while after work: not beside the next measurement.
 SETTLE_SECONDS = 0.015
+# Processes that have just begun or ended may be busy for a while.
+SETTLE_SECONDS_OF_PROCESSES = 1.0
 # A repetition takes at least so long on cpu, and its unread results hold at most so much memory.
 REPETITION_SECONDS = 0.006
 KEPT_BYTES = 16 << 20
@@ -195,6 +197,7 @@ def run(
             asked = [CONTENDERS[name] for name in names if CONTENDERS[name].takes(group)]
             for process in dict.fromkeys(contender.process for contender in asked):
                 answer["processes"][process] = workers.get(process).first
+            time.sleep(SETTLE_SECONDS_OF_PROCESSES)
             for number, workload in enumerate(members, 1):
                 progress(f"{workload.key} ({number} of {len(members)})")
                 answer["results"].append(

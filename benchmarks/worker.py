@@ -27,6 +27,8 @@ from workloads.workload import COUNTED, Call, Workload, total_bytes
 # How far a result may be from eager cpu's, relative to its norm; steps of training amplify.
 TOLERANCES = {torch.float32: 1e-3, torch.bfloat16: 3e-2, torch.complex64: 1e-4, torch.bool: 1e-5}
 CHECKED_CALLS = 2
+# After its pause a process finds its cores asleep and its data out of the caches.
+WARM_SECONDS = 0.01
 SECONDS_OF_TRIALS = 0.02
 # The first may be cold; what takes so long is not called again and again.
 SECONDS_OF_LEAST_TRIALS = 1.0
@@ -159,7 +161,8 @@ class Bench:
         kept: list[Sequence[Tensor]] = []
         gc.disable()
         try:
-            if warm:
+            begin = time.perf_counter()
+            while warm and time.perf_counter() - begin < WARM_SECONDS:
                 kept.extend(call() for _ in range(calls))
                 finish(device)
                 kept.clear()
