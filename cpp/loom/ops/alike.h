@@ -52,8 +52,8 @@ const at::Tensor* find_alike(const Operand&... operands) {
   return (alike.add(operands) && ...) ? alike.like() : nullptr;
 }
 
-/// Whether writing `self` element by element leaves an operand as it is until it was read: one of
-/// Alike's is `self`, or has no memory in common with it.
+/// True if `operand` is the very place of `self` or shares no memory with it, so that writing
+/// `self` element by element changes none that is still to be read.
 inline bool keeps(const at::Tensor& self, const at::Tensor& operand) {
   c10::TensorImpl* const to = self.unsafeGetTensorImpl();
   c10::TensorImpl* const from = operand.unsafeGetTensorImpl();

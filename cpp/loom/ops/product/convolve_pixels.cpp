@@ -273,8 +273,8 @@ class Band {
     return to;
   }
 
-  /// Of the tile's first row, where the result has it (the first filter of a pixel, or the first
-  /// pixel of a plane).
+  /// The pixel of the tile's first row, counted within the image; of a row that is of no pixel, the
+  /// next one.
   [[nodiscard]] std::int64_t first_pixel(std::int64_t at, std::int64_t pitch) const {
     const std::int64_t width = p_.windows.x.result;
     return (first_ + at / pitch) * width + std::min(at % pitch, width);

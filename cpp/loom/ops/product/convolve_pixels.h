@@ -5,7 +5,7 @@
 // filters. Rows of the images are turned, so that the channels of a pixel are side by side. Then
 // what a pixel sees of one row of its window is one run of memory, and so is what its neighbour
 // sees, a few elements further: rows of the left operand overlap, and no columns are made. Sums are
-// of float32, rounded once. How they are cut depends on shapes and layouts only.
+// of float32, rounded once. How they are cut depends on shapes only.
 // Thread: the worker; suits_pixels() any.
 
 #include "loom/ops/launch.h"
