@@ -183,11 +183,11 @@ void run(Grid& grid, const Problem<T>& problem) {
                       static_cast<double>(problem.key.positions() * problem.key.elements());
   const std::int64_t together = items_of_block(work, items);
   const auto run_block = [&](std::int64_t block) {
+    const MatrixUnitScope<T> scope;
     const std::int64_t begin = block * together;
     for (std::int64_t i = begin; i < std::min(begin + together, items); ++i) {
       Item<T>(problem, i).run();
     }
-    if constexpr (std::is_same_v<T, BFloat16>) release_matrix_unit();
   };
   grid.run_by_any((items + together - 1) / together, run_block);
 }

@@ -127,6 +127,7 @@ void run(Grid& grid, const Problem<T>& problem) {
                       static_cast<double>(problem.key.positions() * problem.key.elements());
   const std::int64_t together = parts > 1 ? 1 : items_of_block(work, items);
   const auto run_block = [&](std::int64_t block) {
+    const MatrixUnitScope<T> scope;
     const std::int64_t first = block % parts * length;
     const std::int64_t end = std::min(first + length, queries);
     const std::int64_t begin = block / parts * together;
@@ -134,7 +135,6 @@ void run(Grid& grid, const Problem<T>& problem) {
       const Item<T> item(problem, i, end);
       for (std::int64_t m = first; m < end; m += kTile) item.run(m, std::min(kTile, end - m));
     }
-    if constexpr (std::is_same_v<T, BFloat16>) release_matrix_unit();
   };
   grid.run_by_any((items + together - 1) / together * parts, run_block);
 }

@@ -290,6 +290,7 @@ void run(Grid& grid, Problem<T> p) {
     if (p.batch == 1 && p.rows() > 1 && p.result.first.row_major()) pack_right(grid, p);
   }
   const auto run_block = [&](std::int64_t index) {
+    const MatrixUnitScope<T> scope;
     const std::int64_t column = index % across * block.columns;
     const std::int64_t row = index / across % down * block.rows;
     const std::int64_t first = index / (across * down) * block.items;
@@ -305,7 +306,6 @@ void run(Grid& grid, Problem<T> p) {
         activate(alias(part.result), p.options.activation);
       }
     }
-    if constexpr (std::is_same_v<T, BFloat16>) release_matrix_unit();
   };
   grid.run(parts(p.batch, block.items) * down * across, run_block, run_by(p));
 }

@@ -336,7 +336,7 @@ void convolve_pixels(Grid& grid, const TensorRef& result, const TensorRef& image
   const std::int64_t most = parts(windows.y.result, parts(kFewImages, windows.images));
   const Blocks bands(windows.y.result, std::clamp<std::int64_t>(wanted, 1, most));
   grid.run_by_any(windows.images * bands.count(), [&](std::int64_t index) {
-    const MatrixUnitScope release;
+    const MatrixUnitScope<BFloat16> scope;
     const Blocks::Range range = bands[index % bands.count()];
     Band(p, panels, index / bands.count(), range.first, range.count()).run();
   });

@@ -266,6 +266,11 @@ template void multiply_panel(const MatrixView<const float>&, const float*, std::
 template void multiply_panel(const MatrixView<const BFloat16>&, const BFloat16*, std::int64_t,
                              float*, std::int64_t, bool);
 
-void release_matrix_unit() { at::native::cpublas::brgemm_release(); }
+template <>
+MatrixUnitScope<float>::~MatrixUnitScope() {}
+template <>
+MatrixUnitScope<BFloat16>::~MatrixUnitScope() {
+  at::native::cpublas::brgemm_release();
+}
 
 }  // namespace loom::ops

@@ -146,15 +146,15 @@ template <class T>
 void multiply_panel(const MatrixView<const T>& left, const T* panel, std::int64_t columns,
                     float* to, std::int64_t ld, bool add);
 
-/// To be called after the last product of bfloat16 in a row: the block kernel may have set up the
-/// core's matrix unit (AMX), which other kernels of this thread set up in their own way.
-void release_matrix_unit();
-/// Does so at the end of a block, however it ends.
+/// Lives as long as products of T follow each other on a thread, and releases the core's matrix
+/// unit (AMX), however they end: the block kernel may have set it up for bfloat16, and other
+/// kernels of this thread set it up in their own way.
+template <class T>
 struct MatrixUnitScope {
-  MatrixUnitScope() = default;
+  MatrixUnitScope() noexcept {}
   MatrixUnitScope(const MatrixUnitScope&) = delete;
   MatrixUnitScope& operator=(const MatrixUnitScope&) = delete;
-  ~MatrixUnitScope() { release_matrix_unit(); }
+  ~MatrixUnitScope();
 };
 
 /// to[i] = vector x row i of `matrix` (row-major), for the rows of `matrix`.
