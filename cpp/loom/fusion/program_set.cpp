@@ -43,10 +43,10 @@ void ProgramSet::reset(bool traced) {
   closed_.store(false, std::memory_order_relaxed);  // relaxed: nobody else has the set
 }
 
-void ProgramSet::trim() noexcept {
-  constexpr std::size_t kKept = 8;
-  if (programs_.size() > kKept) programs_.resize(kKept);
+std::size_t ProgramSet::trim(std::size_t most) noexcept {
+  if (programs_.size() > most) programs_.resize(most);
   count_ = 0;
+  return programs_.size();
 }
 
 Program& ProgramSet::add_program() {

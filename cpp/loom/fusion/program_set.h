@@ -30,8 +30,11 @@ class LOOM_API ProgramSet final : public OpenCommand {
   /// Makes it empty and open. `traced`: profiles know of its command.
   void reset(bool traced);
   [[nodiscard]] bool traced() const noexcept { return traced_; }
-  /// Gives back the memory of all programs but a few, for a set that waits to be used again.
-  void trim() noexcept;
+  /// Gives back the memory of all programs but `most`, for a set that waits to be used again.
+  /// Returns how many it keeps.
+  std::size_t trim(std::size_t most) noexcept;
+  /// How many programs it has memory for, in use or not.
+  [[nodiscard]] std::size_t kept() const noexcept { return programs_.size(); }
 
   /// Adds the operator to the program that it belongs to, or returns false and changes nothing.
   /// One that is independent (expression.h) and shares no memory with any program joins that of its

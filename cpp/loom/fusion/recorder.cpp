@@ -34,15 +34,17 @@ class Pool {
       if (!spare_.empty()) {
         std::unique_ptr<ProgramSet> set = std::move(spare_.back());
         spare_.pop_back();
+        programs_ -= set->kept();
         return set;
       }
     }
     return std::make_unique<ProgramSet>();
   }
   void give_back(std::unique_ptr<ProgramSet> set) noexcept {
-    set->trim();
     MutexLock lock(mutex_);
-    if (spare_.size() < spare_.capacity()) spare_.push_back(std::move(set));
+    if (spare_.size() == spare_.capacity()) return;
+    programs_ += set->trim(kMostPrograms - programs_);
+    spare_.push_back(std::move(set));
   }
 
   static Pool& instance() {
@@ -51,12 +53,13 @@ class Pool {
   }
 
  private:
-  static constexpr std::size_t kMost = 256;
+  static constexpr std::size_t kMost = 256, kMostPrograms = 2048;  // of 8 KB each
 
   Pool() { spare_.reserve(kMost); }
 
   Mutex mutex_;
   std::vector<std::unique_ptr<ProgramSet>> spare_ LOOM_GUARDED_BY(mutex_);
+  std::size_t programs_ LOOM_GUARDED_BY(mutex_) = 0;  ///< that spare sets keep
 };
 
 /// How long a worker waits for another operator: a little longer than a host program takes to call
