@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/fusion/executor.h"
 
+#include "loom/base/futex.h"
 #include "loom/fusion/gather.h"
 
 #include <algorithm>
@@ -115,6 +116,20 @@ struct Piece {
 class Block {
  public:
   Block(const Plan& plan, const Kernel& kernel) : plan_(plan), kernel_(kernel) {}
+
+  void prefetch_outputs(std::int64_t row, std::int64_t rows, std::int64_t column,
+                        std::int64_t columns) const noexcept {
+    constexpr std::int64_t kCacheLine = 64;
+    for (const PlannedOperand& output : plan_.outputs()) {
+      const auto item = static_cast<std::int64_t>(size_of(output.dtype));
+      for (std::int64_t r = row; r < row + rows; ++r) {
+        const std::byte* const start = row_start(output, r) + column * item;
+        for (std::int64_t b = 0; b < columns * item; b += kCacheLine) {
+          __builtin_prefetch(start + b, 1);
+        }
+      }
+    }
+  }
 
   void run(std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t columns) {
     std::int64_t tile_columns = columns, tile_rows = rows;
@@ -254,6 +269,18 @@ void execute(std::span<const Work> works, Cores& cores, int priority) {
                  std::min(cut.columns, work.plan->columns() - column));
       },
       priority, RunBy::kAny);
+}
+
+void WorkEpilogue::run(std::int64_t row, std::int64_t rows, std::int64_t column,
+                       std::int64_t columns) const {
+  const std::int64_t start = now_ns();
+  Block(*work_.plan, *work_.kernel).run(row, rows, column, columns);
+  nanoseconds_.fetch_add(now_ns() - start, std::memory_order_relaxed);
+}
+
+void WorkEpilogue::prefetch(std::int64_t row, std::int64_t rows, std::int64_t column,
+                            std::int64_t columns) const noexcept {
+  Block(*work_.plan, *work_.kernel).prefetch_outputs(row, rows, column, columns);
 }
 
 }  // namespace loom::fusion

@@ -36,14 +36,15 @@ double cost_of(Op op) noexcept {
   }
 }
 
-void Plan::make(const Program& program) {
+void Plan::make(const Program& program, std::int64_t columns) {
   select(program);
   bytes_ = 0;
   if (body_.outputs.empty()) return;
-  order_dims(program);
+  order_dims(program, columns);
   split_rows(program);
   set_reach();
-  consider_streaming();
+  // What comes in pieces of any size cannot be written in whole lines.
+  if (columns == 0) consider_streaming();
 }
 
 // What a live output depends on, in the program's order.
@@ -135,7 +136,7 @@ void Plan::add_operand(const Program& program, const Location& location, bool ou
 
 // Dimensions of size 1 are dropped and the others put in the order of the space's strides, so that
 // the last one is the densest; reductions need the order that they have.
-void Plan::order_dims(const Program& program) {
+void Plan::order_dims(const Program& program, std::int64_t columns) {
   const Space& space = program.space();
   std::array<int, kMaxDims> order{};
   dims_ = 0;
@@ -157,8 +158,15 @@ void Plan::order_dims(const Program& program) {
       operand.strides = strides;
     }
   }
-  column_dim_ = space.reduced_dims > 0 ? boundary : 0;
-  merge_dims(space.reduced_dims > 0 ? boundary : -1);
+  if (space.reduced_dims > 0) {
+    column_dim_ = boundary;
+    merge_dims(boundary);
+    return;
+  }
+  boundary = dims_;
+  for (std::int64_t inside = 1; boundary > 0 && inside < columns;) inside *= sizes_[--boundary];
+  column_dim_ = 0;
+  merge_dims(columns > 0 ? boundary : -1);
 }
 
 bool Plan::mergeable(int d) const noexcept {
@@ -208,6 +216,20 @@ void Plan::split_rows(const Program& program) {
     columns_ = short_rows ? numel : dims_ == 0 ? 1 : sizes_[dims_ - 1];
   }
   rows_ = numel / columns_;
+}
+
+bool Plan::walks(const Matrix& matrix) const noexcept {
+  if (whole_rows_ || gathers_ || rows_ != matrix.rows || columns_ != matrix.columns) return false;
+  const auto in_order = [&](const PlannedOperand& operand) {
+    if (operand.data != matrix.data) return true;
+    auto expected = static_cast<std::int64_t>(size_of(matrix.dtype));
+    for (int d = dims_; d-- > 0; expected *= sizes_[d]) {
+      if (operand.strides[d] != expected) return false;
+    }
+    return true;
+  };
+  return std::all_of(inputs_.begin(), inputs_.end(), in_order) &&
+         std::all_of(outputs_.begin(), outputs_.end(), in_order);
 }
 
 void Plan::set_reach() {

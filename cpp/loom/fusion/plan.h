@@ -6,6 +6,7 @@
 // the number of cores.
 // Thread: one; a plan is a workspace that is used again and again.
 
+#include "loom/fusion/producer.h"
 #include "loom/fusion/program.h"
 
 #include <array>
@@ -31,8 +32,8 @@ struct PlannedOperand {
 
 class Plan {
  public:
-  /// Requires: `program` is closed.
-  void make(const Program& program);
+  /// Requires: `program` is closed. `columns`: how many a row should have, if not 0 and possible.
+  void make(const Program& program, std::int64_t columns = 0);
 
   /// What is to be run; without outputs nothing is.
   [[nodiscard]] const Body& body() const noexcept { return body_; }
@@ -52,13 +53,16 @@ class Plan {
   [[nodiscard]] bool gathers() const noexcept { return gathers_; }
   /// The work of one element, where an addition of floats is 1.
   [[nodiscard]] double cost() const noexcept { return cost_; }
+  /// True if rows() and columns() are those of `matrix`, so that a rectangle of it can go through
+  /// the kernel by itself. Requires: operands overlap with it completely or not at all.
+  [[nodiscard]] bool walks(const Matrix& matrix) const noexcept;
   /// Bytes that the program moves between memory and registers.
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
 
  private:
   void select(const Program& program);
   void add_operand(const Program& program, const Location& location, bool output);
-  void order_dims(const Program& program);
+  void order_dims(const Program& program, std::int64_t columns);
   void merge_dims(int boundary);
   [[nodiscard]] bool mergeable(int d) const noexcept;
   void split_rows(const Program& program);

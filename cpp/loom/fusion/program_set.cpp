@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/fusion/program_set.h"
 
+#include "loom/device/address.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -34,8 +36,11 @@ IndependentScope::IndependentScope() noexcept : before_(std::exchange(t_place, 0
 IndependentScope::~IndependentScope() { t_place = before_; }
 bool IndependentScope::active() noexcept { return t_place != kNoPlace; }
 
-void ProgramSet::reset(bool traced) {
+void ProgramSet::reset(bool traced, std::unique_ptr<Producer> producer) {
   traced_ = traced;
+  producer_ = std::move(producer);
+  producer_accesses_.clear();
+  if (producer_ != nullptr) producer_->accesses(producer_accesses_);
   count_ = 0;
   indexed_ = false;
   ranges_.clear();
@@ -44,6 +49,7 @@ void ProgramSet::reset(bool traced) {
 }
 
 std::size_t ProgramSet::trim(std::size_t most) noexcept {
+  producer_.reset();
   if (programs_.size() > most) programs_.resize(most);
   count_ = 0;
   return programs_.size();
@@ -56,7 +62,38 @@ Program& ProgramSet::add_program() {
   return program;
 }
 
+// A rectangle of the result goes through the program while others are not there yet, and while the
+// producer still reads its operands for them.
+bool ProgramSet::suits_producer(const Expression& expression) const {
+  if (expression.independent() || expression.reduced_dims() > 0) return false;
+  const Matrix result = producer_->result();
+  bool suits = true, reads_result = false;
+  const auto check_result = [&](const TensorAccess& access) {
+    const auto [begin, end] = span_of(access);
+    if (begin >= result.end() || result.data >= end) return false;
+    suits = suits && access.data == result.data && access.dtype == result.dtype &&
+            access.numel == result.numel() && end == result.end();
+    return true;
+  };
+  for (const TensorAccess& load : expression.loads()) {
+    reads_result = check_result(load) || reads_result;
+  }
+  for (const Expression::Store& store : expression.stores()) {
+    suits = suits && store.to.numel == result.numel();
+    (void)check_result(store.to);
+    const auto [begin, end] = span_of(store.to);
+    const auto* const first = static_cast<const std::byte*>(device_address(begin));
+    for (const Access& access : producer_accesses_) {
+      const auto* const used = static_cast<const std::byte*>(access.address);
+      const bool overlaps = used < first + (end - begin) && first < used + access.bytes;
+      suits = suits && (access.writes || !overlaps);
+    }
+  }
+  return suits && (count_ > 0 || reads_result);
+}
+
 bool ProgramSet::append(const Expression& expression) {
+  if (producer_ != nullptr && !suits_producer(expression)) return false;
   const std::size_t place = expression.independent() ? t_place : kNoPlace;
   if (!append_at(place, expression)) return false;
   if (place != kNoPlace) ++t_place;

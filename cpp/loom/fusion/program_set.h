@@ -3,12 +3,15 @@
 
 // The open command of a queue: one program, or several on separate memory. An optimiser's step goes
 // through all tensors with one operator before it comes to the next; each tensor then has a program
-// of its own, and they all run as one grid.
+// of its own, and they all run as one grid. Or a producer (producer.h), and then a program on its
+// result or none.
 // Thread: as Program's.
 
 #include "loom/base/export.h"
+#include "loom/device/command_buffer.h"
 #include "loom/device/open_command.h"
 #include "loom/fusion/expression.h"
+#include "loom/fusion/producer.h"
 #include "loom/fusion/program.h"
 
 #include <atomic>
@@ -28,9 +31,11 @@ class LOOM_API ProgramSet final : public OpenCommand {
   ProgramSet() = default;
 
   /// Makes it empty and open. `traced`: profiles know of its command.
-  void reset(bool traced);
+  void reset(bool traced, std::unique_ptr<Producer> producer = nullptr);
   [[nodiscard]] bool traced() const noexcept { return traced_; }
-  /// Gives back the memory of all programs but `most`, for a set that waits to be used again.
+  /// What runs before the programs, or null.
+  [[nodiscard]] Producer* producer() const noexcept { return producer_.get(); }
+  /// Drops the producer and all programs but `most`, for a set that waits to be used again.
   /// Returns how many it keeps.
   std::size_t trim(std::size_t most) noexcept;
   /// How many programs it has memory for, in use or not.
@@ -39,7 +44,8 @@ class LOOM_API ProgramSet final : public OpenCommand {
   /// Adds the operator to the program that it belongs to, or returns false and changes nothing.
   /// One that is independent (expression.h) and shares no memory with any program joins that of its
   /// place in the list, so that an operator on several lists finds them together; or it gets a new
-  /// one.
+  /// one. After a producer the first operator reads the result, and all can run on a part of it
+  /// before the rest is there.
   [[nodiscard]] bool append(const Expression& expression);
 
   void close() noexcept override;
@@ -67,6 +73,7 @@ class LOOM_API ProgramSet final : public OpenCommand {
   };
   static constexpr std::size_t kNone = SIZE_MAX, kSeveral = SIZE_MAX - 1;
 
+  [[nodiscard]] bool suits_producer(const Expression& expression) const;
   [[nodiscard]] bool append_at(std::size_t place, const Expression& expression);
   [[nodiscard]] bool append_to(std::size_t program, const Expression& expression,
                                bool covered = false);
@@ -77,6 +84,8 @@ class LOOM_API ProgramSet final : public OpenCommand {
   void add_range(const std::byte* begin, const std::byte* end, std::size_t program);
   void add_ranges(const Expression& expression, std::size_t program);
 
+  std::unique_ptr<Producer> producer_;
+  AccessList producer_accesses_;
   std::vector<std::unique_ptr<Program>> programs_;  // kept for the next use; count_ are in use
   std::size_t count_ = 0;
   bool traced_ = false;

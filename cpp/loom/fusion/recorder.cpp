@@ -67,7 +67,8 @@ class Pool {
 /// computes with a hundred host numbers between two operators.
 std::int64_t patience_ns(const ProgramSet& set) noexcept {
   constexpr std::int64_t kLeast = 5'000, kMost = 400'000;
-  constexpr double kNsPerElement = 0.1;  // a fraction of what one takes at least
+  if (set.producer() != nullptr) return kLeast;  // it could be at work
+  constexpr double kNsPerElement = 0.1;          // a fraction of what one takes at least
   const auto numel = static_cast<double>(set.elements());
   return std::clamp(static_cast<std::int64_t>(numel * kNsPerElement), kLeast, kMost);
 }
@@ -104,6 +105,10 @@ class RunPrograms {
     Queue& queue = *Queue::current();
     await_close(queue);
     thread_local Workspace space;
+    if (Producer* const producer = set_->producer()) {
+      if (run_by_rectangles(*producer, space)) return;
+      producer->run(nullptr);
+    }
     plan(space);
     if (space.works.empty()) return;
     const std::int64_t start = now_ns();
@@ -111,13 +116,19 @@ class RunPrograms {
     note_runs(space, now_ns() - start);
   }
 
-  /// "fused: mul, add, relu".
+  /// "fused: mul, add, relu", "fused: addmm, gelu", or the producer's name alone.
   [[nodiscard]] const char* label() const {
     constexpr std::size_t kMostOperators = 16;
     std::string text = "fused:";
     const auto programs = set_->programs();
+    const Producer* const producer = set_->producer();
+    if (programs.empty()) return producer->name();
     const auto operators = programs[0]->operators();
-    if (programs.size() == 1 && operators.size() == 1) return operators[0];
+    if (producer != nullptr) {
+      text += std::string(" ") + producer->name() + ",";
+    } else if (programs.size() == 1 && operators.size() == 1) {
+      return operators[0];
+    }
     for (std::size_t i = 0; i < std::min(operators.size(), kMostOperators); ++i) {
       text += (i == 0 ? " " : ", ") + std::string(operators[i]);
     }
@@ -128,6 +139,7 @@ class RunPrograms {
 
   void accesses(AccessList& list) const {
     if (Queue* const queue = Queue::current()) await_close(*queue);
+    if (const Producer* const producer = set_->producer()) producer->accesses(list);
     for (const auto& program : set_->programs()) {
       for (const RecordedLoad& load : program->loads()) append(list, load.from, false);
       for (const RecordedStore& store : program->stores()) {
@@ -150,7 +162,18 @@ class RunPrograms {
     }
   }
 
-  void plan(Workspace& space) const {
+  /// False, and nothing happened, if the program cannot run on one rectangle after the other.
+  bool run_by_rectangles(Producer& producer, Workspace& space) const {
+    const Matrix result = producer.result();
+    plan(space, result.columns);
+    if (space.works.size() != 1 || !space.works[0].plan->walks(result)) return false;
+    const WorkEpilogue epilogue(space.works[0]);
+    producer.run(&epilogue);
+    note_runs(space, epilogue.nanoseconds());
+    return true;
+  }
+
+  void plan(Workspace& space, std::int64_t columns = 0) const {
     const auto programs = set_->programs();
     if (space.plans.size() < programs.size()) space.plans.resize(programs.size());
     space.kernels.clear();
@@ -158,7 +181,7 @@ class RunPrograms {
     space.programs.clear();
     for (std::size_t p = 0; p < programs.size(); ++p) {
       Plan& plan = space.plans[p];
-      plan.make(*programs[p]);
+      plan.make(*programs[p], columns);
       if (plan.body().outputs.empty()) continue;
       space.kernels.push_back(KernelCache::instance().find(plan.body()));
       const Kernel& kernel = space.kernels.back()->choose(programs[p]->space().numel);
@@ -217,6 +240,20 @@ bool record(Queue& queue, const Expression& expression) {
     queue.submit(expression.name(), RunPrograms(std::move(fresh)));
   }
   return true;
+}
+
+void submit_producer(Queue& queue, std::unique_ptr<Producer> producer) {
+  const char* const name = producer->name();
+  std::unique_ptr<ProgramSet> fresh = Pool::instance().take();
+  const bool traced = loom::detail::process_state() == loom::detail::ProcessState::kTraced;
+  fresh->reset(traced, std::move(producer));
+  ProgramSet& set = *fresh;
+  if (t_enabled) [[likely]] {
+    queue.submit_open(name, RunPrograms(std::move(fresh)), set);
+  } else {
+    set.close();
+    queue.submit(name, RunPrograms(std::move(fresh)));
+  }
 }
 
 }  // namespace loom::fusion

@@ -42,7 +42,7 @@ bool launch_product(const char* name, const at::Tensor& result, const at::Tensor
                     const at::Tensor& left, const at::Tensor& right, ProductOptions options) {
   if (!suits_blocked_product(result, left, right)) return false;
   if (addend.defined() && addend.scalar_type() != result.scalar_type()) return false;
-  launch(name, Custom{}, blocked_product, out(result), addend, left, right, options);
+  launch_blocked_product(name, result, addend, left, right, options);
   return true;
 }
 

@@ -10,6 +10,7 @@
 #include "loom/backend/stream.h"
 #include "loom/device/cores.h"
 #include "loom/device/queue.h"
+#include "loom/fusion/producer.h"
 #include "loom/ops/split.h"
 #include "loom/ops/tensor_ref.h"
 
@@ -18,6 +19,7 @@
 #include <c10/util/OptionalArrayRef.h>
 
 #include <array>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -36,7 +38,8 @@ struct Written {
 /// What a kernel that cuts its own grid is given instead of blocks.
 class Grid {
  public:
-  Grid(Cores& cores, int priority) noexcept : cores_(cores), priority_(priority) {}
+  Grid(Cores& cores, int priority, const fusion::Epilogue* epilogue = nullptr) noexcept
+      : cores_(cores), priority_(priority), epilogue_(epilogue) {}
   /// Calls body(block) for every block in [0, blocks), on this and on idle cores.
   template <class Body>
   void run(std::int64_t blocks, Body&& body, RunBy by = RunBy::kDevice) {
@@ -49,10 +52,22 @@ class Grid {
   void run_by_any(std::int64_t blocks, Body&& body) {
     run(blocks, std::forward<Body>(body), RunBy::kAny);
   }
+  /// To be called in a block, by the kernels of launch_open(): a rectangle of the result is final,
+  /// and no block will touch it again.
+  void finish(std::int64_t row, std::int64_t rows, std::int64_t column,
+              std::int64_t columns) const {
+    if (epilogue_ != nullptr) epilogue_->run(row, rows, column, columns);
+  }
+  /// The same rectangle will be finished soon.
+  void prefetch(std::int64_t row, std::int64_t rows, std::int64_t column,
+                std::int64_t columns) const {
+    if (epilogue_ != nullptr) epilogue_->prefetch(row, rows, column, columns);
+  }
 
  private:
   Cores& cores_;
   const int priority_;
+  const fusion::Epilogue* const epilogue_;
 };
 
 /// Split policy of kernels that take (Grid&, const TensorRef&..., extras...) and cut themselves.
@@ -146,9 +161,11 @@ struct Command {
   Kernel kernel;
   std::tuple<Stored...> operands;
 
-  void operator()() {
+  void operator()() { run(nullptr); }
+
+  void run(const fusion::Epilogue* epilogue) {
     Queue& queue = *Queue::current();
-    Grid grid(queue.cores(), queue.id().priority);
+    Grid grid(queue.cores(), queue.id().priority, epilogue);
     if constexpr (std::is_same_v<Split, Custom>) {
       std::apply([&](const auto&... stored) { kernel(grid, raw(stored)...); }, operands);
     } else {
@@ -214,6 +231,32 @@ struct Command {
   }
 };
 
+/// A command whose result may go through more operators.
+template <class Launched>
+class OpenKernel final : public fusion::Producer {
+ public:
+  OpenKernel(const char* name, const fusion::Matrix& result, Launched command)
+      : name_(name), result_(result), command_(std::move(command)) {}
+  [[nodiscard]] const char* name() const noexcept override { return name_; }
+  [[nodiscard]] fusion::Matrix result() const noexcept override { return result_; }
+  void accesses(AccessList& list) const override { command_.accesses(list); }
+  void run(const fusion::Epilogue* epilogue) override { command_.run(epilogue); }
+
+ private:
+  const char* const name_;
+  const fusion::Matrix result_;
+  Launched command_;
+};
+
+template <class Split, class Kernel, class... Operand>
+auto make_command(c10::Device device, const char* name, Split split, Kernel kernel,
+                  Operand&&... operands) {
+  return Command<Split, Kernel, decltype(store(name, device, std::forward<Operand>(operands)))...>{
+      std::move(split),
+      std::move(kernel),
+      {store(name, device, std::forward<Operand>(operands))...}};
+}
+
 }  // namespace detail
 
 /// Queues kernel(operands...) on the current stream of `device`. `name` is the operator's name and
@@ -223,12 +266,9 @@ struct Command {
 template <class Split, class Kernel, class... Operand>
 void launch_on(c10::Device device, const char* name, Split split, Kernel kernel,
                Operand&&... operands) {
-  using namespace detail;
-  Command<Split, Kernel, decltype(store(name, device, std::forward<Operand>(operands)))...> command{
-      std::move(split),
-      std::move(kernel),
-      {store(name, device, std::forward<Operand>(operands))...}};
-  current_queue(device.index()).submit(name, std::move(command));
+  current_queue(device.index())
+      .submit(name, detail::make_command(device, name, std::move(split), std::move(kernel),
+                                         std::forward<Operand>(operands)...));
 }
 
 /// As launch_on(), on the device of the first (written) operand.
@@ -236,6 +276,20 @@ template <class Split, class Kernel, class... Operand>
 void launch(const char* name, Split split, Kernel kernel, Written first, Operand&&... operands) {
   launch_on(first.tensor.device(), name, std::move(split), std::move(kernel), first,
             std::forward<Operand>(operands)...);
+}
+
+/// As launch() of a kernel that cuts itself. It waits a little for pointwise operators on its first
+/// operand, a matrix in rows without gaps, and calls Grid::finish() for all parts of that.
+template <class Kernel, class... Operand>
+void launch_open(const char* name, fusion::DType dtype, Kernel kernel, Written first,
+                 Operand&&... operands) {
+  auto command = detail::make_command(first.tensor.device(), name, Custom{}, std::move(kernel),
+                                      first, std::forward<Operand>(operands)...);
+  const TensorRef& result = std::get<0>(command.operands).ref;
+  const fusion::Matrix matrix{result.data(), dtype, result.sizes()[0], result.sizes()[1]};
+  fusion::submit_producer(
+      current_queue(first.tensor.device().index()),
+      std::make_unique<detail::OpenKernel<decltype(command)>>(name, matrix, std::move(command)));
 }
 
 }  // namespace loom::ops

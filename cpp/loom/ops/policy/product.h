@@ -68,7 +68,7 @@ struct Product {
   static void launch(const char* name, const std::array<at::Tensor, 1>& outputs,
                      const at::Tensor& left, const at::Tensor& right) {
     if (suits_blocked_product(outputs[0], left, right)) {
-      launch_blocked(name, outputs[0], at::Tensor(), left, right, {});
+      launch_blocked_product(name, outputs[0], at::Tensor(), left, right, {});
       return;
     }
     const ProductCut cut = cut_product(outputs[0], left);
@@ -88,7 +88,7 @@ struct Product {
       if constexpr (sizeof...(Activation) != 0) {
         options.activation = (use_gelu, ...) ? ProductActivation::kGelu : ProductActivation::kRelu;
       }
-      launch_blocked(name, outputs[0], addend, left, right, options);
+      launch_blocked_product(name, outputs[0], addend, left, right, options);
       return;
     }
     const ProductCut cut = cut_product(outputs[0], left);
@@ -102,12 +102,6 @@ struct Product {
  private:
   static bool suits_addend(const at::Tensor& result, const at::Tensor& addend) {
     return addend.scalar_type() == result.scalar_type() && !addend.is_conj() && !addend.is_neg();
-  }
-
-  static void launch_blocked(const char* name, const at::Tensor& result, const at::Tensor& addend,
-                             const at::Tensor& left, const at::Tensor& right,
-                             ProductOptions options) {
-    ops::launch(name, Custom{}, blocked_product, out(result), addend, left, right, options);
   }
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/product/blocked_product.h"
 
+#include "loom/ops/fused.h"
 #include "loom/ops/product/bfloat16.h"
 #include "loom/ops/product/multiply.h"
 #include "loom/ops/product/product_blocks.h"
@@ -101,8 +102,9 @@ struct Part {
   MatrixView<T> result;
   MatrixView<const T> addend, left, right;
   double beta;
-  bool continues = false;     ///< the result has a sum in it that this is added to
-  const T* panels = nullptr;  ///< of the right operand, if they have been made
+  bool continues = false;            ///< the result has a sum in it that this is added to
+  const T* panels = nullptr;         ///< of the right operand, if they have been made
+  std::int64_t row = 0, column = 0;  ///< where it begins in the whole result
 
   [[nodiscard]] bool added() const noexcept { return addend.data != nullptr && beta != 0; }
   [[nodiscard]] Part cut(std::int64_t row, std::int64_t column, std::int64_t rows,
@@ -113,7 +115,35 @@ struct Part {
             right.part(0, column, right.rows, columns),
             beta,
             continues,
-            panels == nullptr ? nullptr : panels + column / kPanel * panel_step<T>(right.rows)};
+            panels == nullptr ? nullptr : panels + column / kPanel * panel_step<T>(right.rows),
+            this->row + row,
+            this->column + column};
+  }
+};
+
+/// What becomes of parts that are computed.
+template <class T>
+struct Finish {
+  const Grid& grid;
+  ProductActivation activation;
+  bool turned;  ///< it is the transposed product
+  bool alone;   ///< there is no other product whose parts have the same rows and columns
+
+  void operator()(const Part<T>& p) const {
+    if (activation != ProductActivation::kNone) activate(alias(p.result), activation);
+    visit(p, [&](auto... rectangle) { grid.finish(rectangle...); });
+  }
+  /// Before it is computed: what will be written then should be in the cache.
+  void prefetch(const Part<T>& p) const {
+    visit(p, [&](auto... rectangle) { grid.prefetch(rectangle...); });
+  }
+
+ private:
+  template <class Visit>
+  void visit(const Part<T>& p, Visit&& visit) const {
+    const std::int64_t rows = p.result.rows, columns = p.result.columns;
+    if (!alone) return;
+    turned ? visit(p.column, columns, p.row, rows) : visit(p.row, rows, p.column, columns);
   }
 };
 
@@ -132,7 +162,8 @@ void prefetch(const MatrixView<BFloat16>& result) {
 }
 
 // A panel's sums are rounded while they are in L1.
-void run_tile(const Part<BFloat16>& whole, const PackedRight<BFloat16>& packed) {
+void run_tile(const Part<BFloat16>& whole, const PackedRight<BFloat16>& packed,
+              const Finish<BFloat16>& finish) {
   const MatrixView<const BFloat16> left = dense_rows(whole.left);
   float* to = t_accumulators.get<float>(kTileRows * kPanel);
   const bool bias = whole.added() && is_bias(whole.addend, whole.beta);
@@ -142,6 +173,7 @@ void run_tile(const Part<BFloat16>& whole, const PackedRight<BFloat16>& packed) 
     const bool add = p.added() && !bias;
     if (add) initialise(p.addend, p.beta, to, kPanel);
     prefetch(p.result);
+    finish.prefetch(p);
     packed.multiply_panel(left, column, to, kPanel, add);
     for (std::int64_t i = 0; i < p.result.rows; ++i) {
       store_sums(to + i * kPanel, bias ? p.addend.data : nullptr, columns,
@@ -152,7 +184,7 @@ void run_tile(const Part<BFloat16>& whole, const PackedRight<BFloat16>& packed) 
 
 // The right operand is packed as a whole: what a few rows sum up to is stored while it is near.
 template <class T>
-void run_in_tiles(const Part<T>& whole) {
+void run_in_tiles(const Part<T>& whole, const Finish<T>& finish) {
   for (std::int64_t column = 0; column < whole.right.columns; column += kMaxColumns) {
     const std::int64_t columns = std::min(kMaxColumns, whole.right.columns - column);
     const Part<T> strip = whole.cut(0, column, whole.result.rows, columns);
@@ -164,7 +196,8 @@ void run_in_tiles(const Part<T>& whole) {
       const Part<T> p = strip.cut(row, 0, rows, columns);
       if constexpr (std::is_same_v<T, BFloat16>) {
         if (p.result.row_major()) {
-          run_tile(p, packed);
+          run_tile(p, packed, finish);
+          finish(p);
           continue;
         }
       }
@@ -172,6 +205,7 @@ void run_in_tiles(const Part<T>& whole) {
       if (p.added()) initialise(p.addend, p.beta, to, columns);
       packed.multiply(p.left, to, columns, p.added());
       store(to, p.result);
+      finish(p);
     }
   }
 }
@@ -201,13 +235,18 @@ void run_vector(const Part<T>& p) {
 }
 
 template <class T>
-void run_part(const Part<T>& p) {
-  if (p.result.rows == 1 && p.right.column_major() && !p.continues) return run_vector(p);
-  if constexpr (std::is_same_v<T, float>) {
-    if (p.result.row_major()) return run_in_place(p);
+void run_part(const Part<T>& p, const Finish<T>& finish) {
+  const bool in_place = std::is_same_v<T, float> && p.result.row_major();
+  if (p.result.rows == 1 && p.right.column_major() && !p.continues) {
+    run_vector(p);
+  } else if (!in_place && p.left.columns <= kMaxInner<T>) {
+    return run_in_tiles(p, finish);
+  } else if constexpr (std::is_same_v<T, float>) {
+    in_place ? run_in_place(p) : run_in_accumulators(p);
+  } else {
+    run_in_accumulators(p);
   }
-  if (p.left.columns <= kMaxInner<T>) return run_in_tiles(p);
-  run_in_accumulators(p);
+  finish(p);
 }
 
 // The transposed product's left operand is the right one of this one, and may lie as it should.
@@ -276,7 +315,8 @@ RunBy run_by(const Problem<T>& p) {
 
 template <class T>
 void run(Grid& grid, Problem<T> p) {
-  if (prefers_transposed(p)) {
+  const bool turned = prefers_transposed(p);
+  if (turned) {
     std::swap(p.left, p.right);
     for (auto* side : {&p.left, &p.right, &p.addend}) side->first = side->first.transposed();
     p.result.first = p.result.first.transposed();
@@ -289,6 +329,7 @@ void run(Grid& grid, Problem<T> p) {
     // One row is multiplied without panels (run_vector).
     if (p.batch == 1 && p.rows() > 1 && p.result.first.row_major()) pack_right(grid, p);
   }
+  const Finish<T> finish{grid, p.options.activation, turned, p.batch == 1};
   const auto run_block = [&](std::int64_t index) {
     const MatrixUnitScope<T> scope;
     const std::int64_t column = index % across * block.columns;
@@ -300,11 +341,7 @@ void run(Grid& grid, Problem<T> p) {
       const Part<T> whole{p.result.item(i), p.addend.item(i), p.left.item(i),
                           p.right.item(i),  p.options.beta,   p.options.sums_batch && i > first,
                           p.panels};
-      const Part<T> part = whole.cut(row, column, rows, columns);
-      run_part(part);
-      if (p.options.activation != ProductActivation::kNone) {
-        activate(alias(part.result), p.options.activation);
-      }
+      run_part(whole.cut(row, column, rows, columns), finish);
     }
   };
   grid.run(parts(p.batch, block.items) * down * across, run_block, run_by(p));
@@ -362,6 +399,20 @@ void blocked_product(Grid& grid, const TensorRef& result, const TensorRef& adden
     start<float>(grid, result, addend, left, right, options);
   } else {
     start<BFloat16>(grid, result, addend, left, right, options);
+  }
+}
+
+void launch_blocked_product(const char* name, const at::Tensor& result, const at::Tensor& addend,
+                            const at::Tensor& left, const at::Tensor& right,
+                            ProductOptions options) {
+  // Multiply-adds: what takes less is done before the next operator is known.
+  constexpr double kLeastOpen = 8e6;
+  const double work = static_cast<double>(result.numel()) * static_cast<double>(left.size(-1));
+  if (result.dim() == 2 && result.is_contiguous() && work >= kLeastOpen) {
+    launch_open(name, *fusion_dtype(result.scalar_type()), blocked_product, out(result), addend,
+                left, right, options);
+  } else {
+    launch(name, Custom{}, blocked_product, out(result), addend, left, right, options);
   }
 }
 

@@ -3,7 +3,7 @@
 
 // result = activation(beta * addend + left x right) for matrices and batches of them, as a grid of
 // rectangles of the result, each of which is one core's from packing to activation.
-// Thread: the first function on the caller, the second on the worker.
+// Thread: the second function on the worker, the others on the caller.
 
 #include "loom/ops/launch.h"
 
@@ -32,5 +32,11 @@ struct ProductOptions {
 /// be the result itself.
 void blocked_product(Grid& grid, const TensorRef& result, const TensorRef& addend,
                      const TensorRef& left, const TensorRef& right, ProductOptions options);
+
+/// Queues blocked_product(), with what it requires. One that is long enough for that is open for
+/// operators on its result (launch_open()). Thread: the caller's.
+void launch_blocked_product(const char* name, const at::Tensor& result, const at::Tensor& addend,
+                            const at::Tensor& left, const at::Tensor& right,
+                            ProductOptions options);
 
 }  // namespace loom::ops

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// What lets a matrix product share a command with the pointwise operators that follow it: while the
+// product waits for its turn they are added to it, and each rectangle of the result goes through
+// them as soon as it is computed, on the same core, while it is in that core's caches.
+
+#include "loom/base/export.h"
+#include "loom/device/command_buffer.h"
+#include "loom/device/queue.h"
+#include "loom/fusion/op.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace loom::fusion {
+
+/// Rows one after the other, without gaps.
+struct Matrix {
+  std::byte* data = nullptr;  ///< host-accessible
+  DType dtype = DType::kFloat;
+  std::int64_t rows = 0, columns = 0;
+
+  [[nodiscard]] std::int64_t numel() const noexcept { return rows * columns; }
+  [[nodiscard]] const std::byte* end() const noexcept {
+    return data + numel() * static_cast<std::int64_t>(size_of(dtype));
+  }
+};
+
+/// What is done to a rectangle of a producer's result. Thread: several at once, of other
+/// rectangles.
+class Epilogue {
+ public:
+  virtual void run(std::int64_t row, std::int64_t rows, std::int64_t column,
+                   std::int64_t columns) const = 0;
+  /// Brings what run() will touch beside the result into this core's caches, in the background.
+  virtual void prefetch(std::int64_t row, std::int64_t rows, std::int64_t column,
+                        std::int64_t columns) const noexcept = 0;
+
+ protected:
+  Epilogue() = default;
+  Epilogue(const Epilogue&) = default;
+  Epilogue& operator=(const Epilogue&) = default;
+  ~Epilogue() = default;
+};
+
+/// A kernel whose result is a matrix. Thread: worker, but for what submit_producer() asks.
+class Producer {
+ public:
+  Producer() = default;
+  Producer(const Producer&) = delete;
+  Producer& operator=(const Producer&) = delete;
+  virtual ~Producer() = default;
+
+  /// The operator's; lives for ever.
+  [[nodiscard]] virtual const char* name() const noexcept = 0;
+  [[nodiscard]] virtual Matrix result() const noexcept = 0;
+  /// Appends the device memory that it reads and writes.
+  virtual void accesses(AccessList& list) const = 0;
+  /// Computes the result, and calls `epilogue`, if there is one, with rectangles that make it up,
+  /// each when it is final and nothing reads or writes it any more.
+  virtual void run(const Epilogue* epilogue) = 0;
+};
+
+/// Queues it as a command that stays open for operators on its result (recorder.h).
+/// Thread: any. Throws: as Queue::submit().
+LOOM_API void submit_producer(Queue& queue, std::unique_ptr<Producer> producer);
+
+}  // namespace loom::fusion

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/fusion/producer.h"
+
+#include "loom/device/address.h"
+#include "loom/device/command_trace.h"
+#include "loom/fusion/kernel_cache.h"
+#include "loom/fusion/recorder.h"
+
+#include <gtest/gtest.h>
+
+#include "support/fused.h"
+#include "support/gate.h"
+#include "support/queues.h"
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace loom::fusion {
+namespace {
+
+using testing::binary;
+using testing::FusedTensor;
+using testing::row_sum;
+
+constexpr std::int64_t kRows = 6, kColumns = 128;
+
+/// Copies a matrix, rectangle by rectangle; operators on a rectangle find the others untouched.
+class CopyInRectangles final : public Producer {
+ public:
+  CopyInRectangles(const TensorAccess& to, const TensorAccess& from, int* finished)
+      : to_(to), from_(from), finished_(finished) {}
+
+  [[nodiscard]] const char* name() const noexcept override { return "copy"; }
+  [[nodiscard]] Matrix result() const noexcept override {
+    return {to_.data, to_.dtype, kRows, kColumns};
+  }
+  void accesses(AccessList& list) const override {
+    list.push_back({device_address(from_.data), kBytes, false});
+    list.push_back({device_address(to_.data), kBytes, true});
+  }
+  void run(const Epilogue* epilogue) override {
+    for (std::int64_t row = 0; row < kRows; row += kHeight) {
+      for (std::int64_t column = 0; column < kColumns; column += kWidth) {
+        if (epilogue != nullptr) epilogue->prefetch(row, kHeight, column, kWidth);
+        for (std::int64_t r = row; r < row + kHeight; ++r) {
+          const std::int64_t start = r * kColumns + column;
+          std::copy_n(elements(from_) + start, kWidth, elements(to_) + start);
+        }
+        if (epilogue == nullptr) continue;
+        epilogue->run(row, kHeight, column, kWidth);
+        ++*finished_;
+      }
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kHeight = 3, kWidth = 64;
+  static constexpr std::size_t kBytes = kRows * kColumns * sizeof(float);
+
+  static float* elements(const TensorAccess& access) {
+    return reinterpret_cast<float*>(access.data);
+  }
+
+  const TensorAccess to_, from_;
+  int* const finished_;
+};
+
+class ProducerTest : public testing::QueueFixture {
+ protected:
+  static constexpr int kRectangles = 4;
+
+  ProducerTest() {
+    for (int i = 0; i < kRows * kColumns; ++i) from_[i] = static_cast<float>(i);
+  }
+
+  void produce() {
+    submit_producer(
+        queue_, std::make_unique<CopyInRectangles>(result_.access(), from_.access(), &finished_));
+  }
+  bool add(const TensorAccess& to, const TensorAccess& a, const TensorAccess& b) {
+    return record(queue_, binary(Op::kAdd, to, a, b));
+  }
+  /// Another view of what `tensor` owns.
+  static TensorAccess view(FusedTensor& tensor, std::span<const std::int64_t> sizes,
+                           std::span<const std::int64_t> strides) {
+    TensorAccess access = tensor.access();
+    access.sizes = sizes;
+    access.strides = strides;
+    return access;
+  }
+
+  FusedTensor from_{{kRows, kColumns}}, result_{{kRows, kColumns}};
+  FusedTensor b_{{kRows, kColumns}, 2}, c_{{kRows, kColumns}}, d_{{kRows, kColumns}};
+  int finished_ = 0;
+};
+
+TEST_F(ProducerTest, OperatorsOnTheResultShareItsCommandAndItsRectangles) {
+  testing::Gate gate;
+  testing::submit_gate(queue_, gate);
+  produce();
+  ASSERT_TRUE(add(c_.access(), result_.access(), b_.access()));
+  ASSERT_TRUE(add(d_.access(), c_.access(), result_.access()));
+  ASSERT_TRUE(add(result_.access(), result_.access(), b_.access()));  // in place
+  EXPECT_EQ(queue_.submitted(), 2u);
+  gate.open();
+  queue_.synchronize();
+  EXPECT_EQ(finished_, kRectangles);
+  for (int i = 0; i < kRows * kColumns; ++i) {
+    const auto value = static_cast<float>(i);
+    ASSERT_EQ(c_[i], value + 2);
+    ASSERT_EQ(d_[i], 2 * value + 2);
+    ASSERT_EQ(result_[i], value + 2);
+  }
+}
+
+TEST_F(ProducerTest, ItRunsAloneWhenNobodyAdds) {
+  produce();
+  queue_.timeline().wait(queue_.submitted());
+  EXPECT_EQ(finished_, 0);
+  EXPECT_EQ(result_.elements(), from_.elements());
+}
+
+TEST_F(ProducerTest, WithoutFusionItRunsByItself) {
+  set_enabled(false);
+  produce();
+  ASSERT_TRUE(add(c_.access(), result_.access(), b_.access()));
+  set_enabled(true);
+  EXPECT_EQ(queue_.submitted(), 2u);
+  queue_.synchronize();
+  EXPECT_EQ(finished_, 0);
+  EXPECT_EQ(c_[700], 702);
+}
+
+// What would read or write what another rectangle still needs comes after the whole result.
+TEST_F(ProducerTest, WhatNeedsMoreThanItsRectangleIsAnotherCommand) {
+  testing::Gate gate;
+  testing::submit_gate(queue_, gate);
+  std::uint64_t submitted = 1;
+  const auto is_separate = [&](const Expression& expression) {
+    produce();
+    EXPECT_EQ(queue_.submitted(), ++submitted);
+    EXPECT_TRUE(record(queue_, expression));
+    EXPECT_EQ(queue_.submitted(), ++submitted);
+  };
+  FusedTensor sums({kRows, 1}), part({1, kColumns}), large({2, kRows, kColumns});
+  is_separate(row_sum(sums.access(), result_.access()));
+  // Its second row only.
+  const std::int64_t row_sizes[] = {1, kColumns}, row_strides[] = {kColumns, 1};
+  TensorAccess row = view(result_, row_sizes, row_strides);
+  row.data += kColumns * sizeof(float);
+  row.numel = kColumns;
+  is_separate(binary(Op::kAdd, part.access(), row, row));
+  // To two places at once.
+  is_separate(binary(Op::kAdd, large.access(), result_.access(), b_.access()));
+  // Not of the result at all.
+  is_separate(binary(Op::kAdd, c_.access(), b_.access(), b_.access()));
+  // Over what the producer reads.
+  is_separate(binary(Op::kAdd, from_.access(), result_.access(), b_.access()));
+  gate.open();
+  queue_.synchronize();
+  EXPECT_EQ(sums[1], 128 * 191.5F);
+  EXPECT_EQ(part[5], 2 * 133);
+  EXPECT_EQ(large[kRows * kColumns + 9], 11);
+  EXPECT_EQ(from_[9], 11);
+}
+
+TEST_F(ProducerTest, AViewOfTheResultIsTheResultOnlyInItsOrder) {
+  testing::Gate gate;
+  testing::submit_gate(queue_, gate);
+  // As many rows and columns, other elements: the first half of each row beside the second.
+  const std::int64_t sizes[] = {kRows, 2, kColumns / 2}, plain[] = {kColumns, kColumns / 2, 1};
+  const std::int64_t shuffled[] = {kColumns / 2, kRows * kColumns / 2, 1};
+  TensorAccess other = view(result_, sizes, shuffled);
+  other.contiguous = false;
+  produce();
+  ASSERT_TRUE(add(view(c_, sizes, plain), view(result_, sizes, plain), other));
+  EXPECT_EQ(queue_.submitted(), 2u);
+  gate.open();
+  queue_.synchronize();
+  EXPECT_EQ(finished_, 0);
+  for (std::int64_t i = 0; i < kRows * kColumns; ++i) {
+    const std::int64_t row = i / kColumns, half = i % kColumns / 64, column = i % 64;
+    const std::int64_t second = row * 64 + half * kRows * 64 + column;
+    ASSERT_EQ(c_[static_cast<std::size_t>(i)], static_cast<float>(i + second));
+  }
+}
+
+TEST_F(ProducerTest, OtherShapesOfTheResultAreBroadcastAsTheyAre) {
+  testing::Gate gate;
+  testing::submit_gate(queue_, gate);
+  FusedTensor bias({kColumns}, 3), blocks({2, 1, kColumns}, 1);
+  const std::int64_t sizes[] = {2, 3, kColumns}, strides[] = {3 * kColumns, kColumns, 1};
+  produce();
+  ASSERT_TRUE(add(view(c_, sizes, strides), view(result_, sizes, strides), bias.access()));
+  ASSERT_TRUE(add(view(d_, sizes, strides), view(c_, sizes, strides), blocks.access()));
+  EXPECT_EQ(queue_.submitted(), 2u);
+  gate.open();
+  queue_.synchronize();
+  EXPECT_EQ(finished_, kRectangles);
+  EXPECT_EQ(c_[500], 503);
+  EXPECT_EQ(d_[500], 504);
+}
+
+TEST_F(ProducerTest, ProfileAndReportNameTheOperatorsAfterIt) {
+  KernelCache::instance().reset_report();
+  CommandTrace& trace = CommandTrace::instance();
+  trace.start();
+  produce();
+  ASSERT_TRUE(add(c_.access(), result_.access(), b_.access()));
+  produce();
+  queue_.synchronize();
+  const CommandTrace::Result result = trace.stop();
+  ASSERT_EQ(result.spans.size(), 2u);
+  EXPECT_STREQ(result.spans[0].name, "fused: copy, binary");
+  EXPECT_STREQ(result.spans[1].name, "copy");
+  const auto report = KernelCache::instance().report();
+  ASSERT_EQ(report.size(), 1u);
+  EXPECT_EQ(report[0].runs, 1u);
+  EXPECT_GT(report[0].nanoseconds, 0);
+}
+
+}  // namespace
+}  // namespace loom::fusion

@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Pointwise operators that follow a product share its command: the same bits as one by one."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional as F  # noqa: N812
+
+DTYPES = [torch.float32, torch.bfloat16]
+Result = torch.Tensor | tuple[torch.Tensor, ...]
+
+
+def numbers(*shape: int, dtype: torch.dtype, seed: int = 3) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return (torch.randn(shape, generator=generator) / 4).to(dtype)
+
+
+def as_tuple(result: Result) -> tuple[torch.Tensor, ...]:
+    return result if isinstance(result, tuple) else (result,)
+
+
+def check(function: Callable[..., Result], *operands: torch.Tensor) -> None:
+    """Fused, one by one and on cpu; the operands themselves too, which may have been written."""
+
+    def run(device: str) -> list[torch.Tensor]:
+        own = [operand.to(device, copy=True) for operand in operands]
+        before = torch.rand(1000, 1000, device=device)
+        before @ before  # the rest is recorded long before its turn
+        results = as_tuple(function(*own))
+        return [tensor.cpu() for tensor in (*results, *own)]
+
+    with torch.no_grad():
+        fused = run("loom")
+        with torch.loom.fusion(False):
+            unfused = run("loom")
+        expected = run("cpu")
+    for ours, alone, theirs in zip(fused, unfused, expected, strict=True):
+        assert torch.equal(ours, alone)
+        assert ours.stride() == theirs.stride()
+        tolerance = 2e-2 if ours.dtype == torch.bfloat16 else 1e-5
+        torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=tolerance)
+
+
+def chain(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return torch.tanh(F.linear(x, w, b) * 2 + 1) / 3
+
+
+def written_in_place(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return F.linear(x, w, b).relu_().mul_(2)
+
+
+def kept_and_used(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> Result:
+    y = F.linear(x, w, b)
+    return F.gelu(y), y > 0, y
+
+
+def into_the_input(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return x.add_(F.linear(x, w, b))
+
+
+def with_its_transpose(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    y = F.linear(x, w, b)
+    return y + y.t()
+
+
+def of_a_part(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    y = F.linear(x, w, b)
+    return y[:, 1:] - y[:, :-1]
+
+
+def normalised(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    y = F.linear(x, w, b)
+    return y - y.mean(-1, keepdim=True)
+
+
+def by_columns(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return (w @ x.t() + b[:, None]).relu().t()
+
+
+def cast(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return F.linear(x, w, b).float() * 0.5
+
+
+def memory_used_again(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    y = F.linear(x, w, b)
+    z = y * 2
+    del y
+    other = z.t().contiguous()  # where y was, in another order
+    del z
+    return other + 1
+
+
+def in_place_product(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    y = torch.ones_like(x)
+    return y.addmm_(x, w).relu_().add_(b)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(
+    "function",
+    [
+        chain,
+        written_in_place,
+        kept_and_used,
+        into_the_input,
+        with_its_transpose,
+        of_a_part,
+        normalised,
+        by_columns,
+        cast,
+        memory_used_again,
+        in_place_product,
+    ],
+    ids=lambda function: function.__name__,
+)
+def test_operators_on_a_square_product(function: Callable[..., Result], dtype: torch.dtype) -> None:
+    check(
+        function,
+        *(numbers(320, 320, dtype=dtype, seed=s) for s in range(2)),
+        numbers(320, dtype=dtype),
+    )
+
+
+# Rows, inner, columns: tails in all directions, one strip, few rows (the transposed product), more
+# inner elements than are packed at once.
+SIZES = [(1000, 96, 131), (130, 300, 515), (40, 700, 900), (2100, 70, 64), (128, 2500, 70)]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_sizes(size: tuple[int, int, int], dtype: torch.dtype) -> None:
+    rows, inner, columns = size
+    operands = numbers(rows, inner, dtype=dtype), numbers(columns, inner, dtype=dtype)
+    check(chain, *operands, numbers(columns, dtype=dtype))
+    check(by_columns, *operands, numbers(columns, dtype=dtype))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_a_residual_and_a_mask_by_batch(dtype: torch.dtype) -> None:
+    def block(x: torch.Tensor, w: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return torch.where(mask, x + F.linear(x, w), 0)
+
+    x, w = numbers(4, 100, 200, dtype=dtype), numbers(200, 200, dtype=dtype)
+    check(block, x, w, numbers(4, 1, 200, dtype=dtype) > 0)
+    check(block, x, w, numbers(4, 100, 1, dtype=dtype) > 0)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_a_convolution_of_single_weights_in_channels_last(dtype: torch.dtype) -> None:
+    def block(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        return F.relu(F.conv2d(x, w, bias) * bias[:, None, None] + x)
+
+    x = numbers(2, 64, 40, 40, dtype=dtype).to(memory_format=torch.channels_last)
+    check(block, x, numbers(64, 64, 1, 1, dtype=dtype), numbers(64, dtype=dtype))
+
+
+def device_events(run: Callable[[], Any]) -> list[str]:
+    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.PrivateUse1]
+    with torch.profiler.profile(activities=activities) as profile:
+        run()
+        torch.loom.synchronize()
+    cpu = torch.autograd.DeviceType.CPU
+    return [event.name for event in profile.events() if event.device_type != cpu]
+
+
+def test_they_are_one_command() -> None:
+    x, w, b = (
+        numbers(*n, dtype=torch.float32).to("loom") for n in [(256, 256), (256, 256), (256,)]
+    )
+    before = torch.rand(2000, 2000, device="loom")
+
+    def run() -> None:
+        torch.mm(before, before)  # what comes then is recorded long before its turn
+        F.gelu(F.linear(x, w, b))
+
+    with torch.no_grad():
+        run()
+        assert device_events(run) == ["mm", "fused: addmm, gelu"]
+
+
+def test_gradients() -> None:
+    def gradients(device: str) -> list[torch.Tensor]:
+        x, w, b = (
+            numbers(*size, dtype=torch.float32).to(device).requires_grad_()
+            for size in [(300, 200), (250, 200), (250,)]
+        )
+        F.gelu(F.linear(x, w, b)).sum().backward()
+        return [tensor.grad.cpu() for tensor in (x, w, b) if tensor.grad is not None]
+
+    torch.testing.assert_close(gradients("loom"), gradients("cpu"), rtol=1e-4, atol=1e-4)
+
+
+def test_a_graph_replays_them() -> None:
+    x, w, b = (
+        numbers(*size, dtype=torch.float32).to("loom") for size in [(256, 256), (256, 256), (256,)]
+    )
+    with torch.no_grad():
+        graph = (
+            torch.loom.LoomGraph()
+            if hasattr(torch.loom, "LoomGraph")
+            else torch.accelerator.Graph()
+        )
+        with graph:
+            y = F.gelu(F.linear(x, w, b))
+        for factor in (1, 2):
+            x.mul_(factor)
+            graph.replay()
+            expected = F.gelu(F.linear(x, w, b))
+            assert torch.equal(y.cpu(), expected.cpu())
+
+
+def test_two_threads_and_streams_at_once() -> None:
+    x, w, b = (
+        numbers(*size, dtype=torch.float32).to("loom") for size in [(256, 256), (256, 256), (256,)]
+    )
+    with torch.no_grad(), torch.loom.fusion(False):
+        expected = F.gelu(F.linear(x, w, b)).cpu()
+    wrong: list[int] = []
+
+    def work(index: int) -> None:
+        with torch.no_grad(), torch.loom.stream(torch.loom.Stream() if index % 2 else None):
+            for step in range(30):
+                if not torch.equal(F.gelu(F.linear(x, w, b)).cpu(), expected):
+                    wrong.append(step)
+
+    torch.loom.synchronize()
+    threads = [threading.Thread(target=work, args=(index,)) for index in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
