@@ -154,6 +154,15 @@ TEST_F(ProducerTest, WhatNeedsMoreThanItsRectangleIsAnotherCommand) {
   is_separate(binary(Op::kAdd, large.access(), result_.access(), b_.access()));
   // Not of the result at all.
   is_separate(binary(Op::kAdd, c_.access(), b_.access(), b_.access()));
+  // In more dimensions than programs have.
+  const std::int64_t many[] = {kRows, 1, 1, 1, 1, 1, 1, 1, kColumns};
+  const std::int64_t strides[] = {kColumns, 1, 1, 1, 1, 1, 1, 1, 1};
+  produce();
+  const Expression refused =
+      binary(Op::kAdd, view(c_, many, strides), view(result_, many, strides), b_.access());
+  EXPECT_FALSE(record(queue_, refused));
+  EXPECT_TRUE(add(c_.access(), result_.access(), b_.access()));
+  EXPECT_EQ(queue_.submitted(), ++submitted);
   // Over what the producer reads.
   is_separate(binary(Op::kAdd, from_.access(), result_.access(), b_.access()));
   gate.open();
@@ -162,6 +171,7 @@ TEST_F(ProducerTest, WhatNeedsMoreThanItsRectangleIsAnotherCommand) {
   EXPECT_EQ(part[5], 2 * 133);
   EXPECT_EQ(large[kRows * kColumns + 9], 11);
   EXPECT_EQ(from_[9], 11);
+  EXPECT_EQ(c_[9], 11);
 }
 
 TEST_F(ProducerTest, AViewOfTheResultIsTheResultOnlyInItsOrder) {
@@ -204,10 +214,13 @@ TEST_F(ProducerTest, OtherShapesOfTheResultAreBroadcastAsTheyAre) {
 TEST_F(ProducerTest, ProfileAndReportNameTheOperatorsAfterIt) {
   KernelCache::instance().reset_report();
   CommandTrace& trace = CommandTrace::instance();
+  testing::Gate gate;
+  testing::submit_gate(queue_, gate);
   trace.start();
   produce();
   ASSERT_TRUE(add(c_.access(), result_.access(), b_.access()));
   produce();
+  gate.open();
   queue_.synchronize();
   const CommandTrace::Result result = trace.stop();
   ASSERT_EQ(result.spans.size(), 2u);

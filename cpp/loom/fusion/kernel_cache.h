@@ -27,7 +27,7 @@ class CachedKernel {
   [[nodiscard]] const Body& body() const noexcept { return body_; }
   /// The best kernel for this many elements, made if it is worth it.
   [[nodiscard]] const Kernel& choose(std::int64_t elements);
-  /// Notes a run. `nanoseconds` is what it took on the worker.
+  /// Notes a run. `nanoseconds` is what it took on the worker, or its parts on all cores.
   void note_run(const Program& program, std::uint64_t bytes, std::int64_t nanoseconds);
 
  private:

@@ -4,15 +4,13 @@
 // What lets a matrix product share a command with the pointwise operators that follow it: while the
 // product waits for its turn they are added to it, and each rectangle of the result goes through
 // them as soon as it is computed, on the same core, while it is in that core's caches.
+// Thread: the worker and the cores, but for what submit_producer() (recorder.h) asks.
 
-#include "loom/base/export.h"
 #include "loom/device/command_buffer.h"
-#include "loom/device/queue.h"
 #include "loom/fusion/op.h"
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 
 namespace loom::fusion {
 
@@ -34,7 +32,7 @@ class Epilogue {
  public:
   virtual void run(std::int64_t row, std::int64_t rows, std::int64_t column,
                    std::int64_t columns) const = 0;
-  /// Brings what run() will touch beside the result into this core's caches, in the background.
+  /// Brings what run() will write into this core's caches, in the background.
   virtual void prefetch(std::int64_t row, std::int64_t rows, std::int64_t column,
                         std::int64_t columns) const noexcept = 0;
 
@@ -45,7 +43,7 @@ class Epilogue {
   ~Epilogue() = default;
 };
 
-/// A kernel whose result is a matrix. Thread: worker, but for what submit_producer() asks.
+/// A kernel whose result is a matrix.
 class Producer {
  public:
   Producer() = default;
@@ -62,9 +60,5 @@ class Producer {
   /// each when it is final and nothing reads or writes it any more.
   virtual void run(const Epilogue* epilogue) = 0;
 };
-
-/// Queues it as a command that stays open for operators on its result (recorder.h).
-/// Thread: any. Throws: as Queue::submit().
-LOOM_API void submit_producer(Queue& queue, std::unique_ptr<Producer> producer);
 
 }  // namespace loom::fusion

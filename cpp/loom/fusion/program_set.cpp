@@ -48,11 +48,9 @@ void ProgramSet::reset(bool traced, std::unique_ptr<Producer> producer) {
   closed_.store(false, std::memory_order_relaxed);  // relaxed: nobody else has the set
 }
 
-std::size_t ProgramSet::trim(std::size_t most) noexcept {
-  producer_.reset();
+void ProgramSet::trim(std::size_t most) noexcept {
   if (programs_.size() > most) programs_.resize(most);
   count_ = 0;
-  return programs_.size();
 }
 
 Program& ProgramSet::add_program() {
@@ -104,7 +102,9 @@ bool ProgramSet::append_at(std::size_t place, const Expression& expression) {
   const bool independent = expression.independent();
   if (count_ == 0) {
     (void)add_program();
-    return append_to(0, expression);
+    if (append_to(0, expression)) return true;
+    count_ = 0;
+    return false;
   }
   if (count_ == 1 && !independent) return append_to(0, expression);
   if (!indexed_) start_index();

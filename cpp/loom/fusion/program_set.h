@@ -35,9 +35,9 @@ class LOOM_API ProgramSet final : public OpenCommand {
   [[nodiscard]] bool traced() const noexcept { return traced_; }
   /// What runs before the programs, or null.
   [[nodiscard]] Producer* producer() const noexcept { return producer_.get(); }
-  /// Drops the producer and all programs but `most`, for a set that waits to be used again.
-  /// Returns how many it keeps.
-  std::size_t trim(std::size_t most) noexcept;
+  /// Gives back the memory of all programs but `most`, for a set that waits to be used again.
+  void trim(std::size_t most) noexcept;
+  void drop_producer() noexcept { producer_.reset(); }
   /// How many programs it has memory for, in use or not.
   [[nodiscard]] std::size_t kept() const noexcept { return programs_.size(); }
 

@@ -34,16 +34,18 @@ class Pool {
       if (!spare_.empty()) {
         std::unique_ptr<ProgramSet> set = std::move(spare_.back());
         spare_.pop_back();
-        programs_ -= set->kept();
+        extra_ -= extra(*set);
         return set;
       }
     }
     return std::make_unique<ProgramSet>();
   }
   void give_back(std::unique_ptr<ProgramSet> set) noexcept {
+    set->drop_producer();
     MutexLock lock(mutex_);
     if (spare_.size() == spare_.capacity()) return;
-    programs_ += set->trim(kMostPrograms - programs_);
+    set->trim(kPrograms + kMostExtra - extra_);
+    extra_ += extra(*set);
     spare_.push_back(std::move(set));
   }
 
@@ -53,13 +55,19 @@ class Pool {
   }
 
  private:
-  static constexpr std::size_t kMost = 256, kMostPrograms = 2048;  // of 8 KB each
+  // Programs, of 8 KB each, that every spare set may keep, and that all of them may keep beyond
+  // that.
+  static constexpr std::size_t kMost = 256, kPrograms = 8, kMostExtra = 2048;
+
+  static std::size_t extra(const ProgramSet& set) noexcept {
+    return std::max(set.kept(), kPrograms) - kPrograms;
+  }
 
   Pool() { spare_.reserve(kMost); }
 
   Mutex mutex_;
   std::vector<std::unique_ptr<ProgramSet>> spare_ LOOM_GUARDED_BY(mutex_);
-  std::size_t programs_ LOOM_GUARDED_BY(mutex_) = 0;  ///< that spare sets keep
+  std::size_t extra_ LOOM_GUARDED_BY(mutex_) = 0;  ///< of all spare sets
 };
 
 /// How long a worker waits for another operator: a little longer than a host program takes to call
@@ -162,18 +170,23 @@ class RunPrograms {
     }
   }
 
-  /// False, and nothing happened, if the program cannot run on one rectangle after the other.
+  /// False, and nothing happened, if there is no program that can run rectangle by rectangle.
   bool run_by_rectangles(Producer& producer, Workspace& space) const {
+    if (set_->programs().empty()) return false;
+    const Program& program = *set_->programs()[0];
     const Matrix result = producer.result();
-    plan(space, result.columns);
-    if (space.works.size() != 1 || !space.works[0].plan->walks(result)) return false;
-    const WorkEpilogue epilogue(space.works[0]);
+    if (space.plans.empty()) space.plans.resize(1);
+    Plan& plan = space.plans[0];
+    plan.make(program, result.columns);
+    if (plan.body().outputs.empty() || !plan.walks(result)) return false;
+    const auto kernel = KernelCache::instance().find(plan.body());
+    const WorkEpilogue epilogue({&plan, &kernel->choose(program.space().numel)});
     producer.run(&epilogue);
-    note_runs(space, epilogue.nanoseconds());
+    kernel->note_run(program, plan.bytes(), epilogue.nanoseconds());
     return true;
   }
 
-  void plan(Workspace& space, std::int64_t columns = 0) const {
+  void plan(Workspace& space) const {
     const auto programs = set_->programs();
     if (space.plans.size() < programs.size()) space.plans.resize(programs.size());
     space.kernels.clear();
@@ -181,7 +194,7 @@ class RunPrograms {
     space.programs.clear();
     for (std::size_t p = 0; p < programs.size(); ++p) {
       Plan& plan = space.plans[p];
-      plan.make(*programs[p], columns);
+      plan.make(*programs[p]);
       if (plan.body().outputs.empty()) continue;
       space.kernels.push_back(KernelCache::instance().find(plan.body()));
       const Kernel& kernel = space.kernels.back()->choose(programs[p]->space().numel);
@@ -206,6 +219,16 @@ class RunPrograms {
   std::unique_ptr<ProgramSet> set_;
 };
 
+// Whether commands are traced. Throws in a forked child: the parent's open program has no worker
+// here, and locks may have been inherited as taken.
+bool check_traced() {
+  using loom::detail::ProcessState;
+  const ProcessState state = loom::detail::process_state();
+  if (state == ProcessState::kForked) [[unlikely]]
+    check_not_forked();
+  return state == ProcessState::kTraced;
+}
+
 }  // namespace
 
 bool enabled() noexcept { return t_enabled; }
@@ -213,12 +236,7 @@ void set_enabled(bool enabled) noexcept { t_enabled = enabled; }
 
 bool record(Queue& queue, const Expression& expression) {
   // A trace has no record of what was submitted before it began, so nothing is added to that.
-  using loom::detail::ProcessState;
-  const ProcessState state = loom::detail::process_state();
-  // The parent's open program has no worker here, and its lock may have been inherited as taken.
-  if (state == ProcessState::kForked) [[unlikely]]
-    check_not_forked();
-  const bool traced = state == ProcessState::kTraced;
+  const bool traced = check_traced();
   if (t_enabled) [[likely]] {
     const bool appended = queue.with_open([&](OpenCommand* open) {
       auto* const set = static_cast<ProgramSet*>(open);
@@ -244,8 +262,8 @@ bool record(Queue& queue, const Expression& expression) {
 
 void submit_producer(Queue& queue, std::unique_ptr<Producer> producer) {
   const char* const name = producer->name();
+  const bool traced = check_traced();
   std::unique_ptr<ProgramSet> fresh = Pool::instance().take();
-  const bool traced = loom::detail::process_state() == loom::detail::ProcessState::kTraced;
   fresh->reset(traced, std::move(producer));
   ProgramSet& set = *fresh;
   if (t_enabled) [[likely]] {

@@ -5,12 +5,15 @@
 // open program of its queue, or opens one. A program waits in the queue's order like any command;
 // when its turn has come it runs as soon as it is closed, or when nobody has added to it for a
 // little while. What was recorded is what runs, element for element, whether operators shared a
-// program or not.
-// Thread: any.
+// program or not. A kernel whose result is a matrix (producer.h) may have a program behind it in
+// the same command. Thread: any.
 
 #include "loom/base/export.h"
 #include "loom/device/queue.h"
 #include "loom/fusion/expression.h"
+#include "loom/fusion/producer.h"
+
+#include <memory>
 
 namespace loom::fusion {
 
@@ -18,6 +21,10 @@ namespace loom::fusion {
 /// operands that overlap in part, ...): then it is launched like any other.
 /// Throws: as Queue::submit().
 [[nodiscard]] LOOM_API bool record(Queue& queue, const Expression& expression);
+
+/// Queues a producer, whose command stays open for a program on its result.
+/// Throws: as Queue::submit().
+LOOM_API void submit_producer(Queue& queue, std::unique_ptr<Producer> producer);
 
 /// Whether operators that this thread records share programs. Off, each runs by itself, with the
 /// same results. On at first.

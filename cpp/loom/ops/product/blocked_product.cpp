@@ -2,6 +2,7 @@
 #include "loom/ops/product/blocked_product.h"
 
 #include "loom/ops/fused.h"
+#include "loom/ops/launch_open.h"
 #include "loom/ops/product/bfloat16.h"
 #include "loom/ops/product/multiply.h"
 #include "loom/ops/product/product_blocks.h"

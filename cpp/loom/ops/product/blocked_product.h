@@ -34,7 +34,7 @@ void blocked_product(Grid& grid, const TensorRef& result, const TensorRef& adden
                      const TensorRef& left, const TensorRef& right, ProductOptions options);
 
 /// Queues blocked_product(), with what it requires. One that is long enough for that is open for
-/// operators on its result (launch_open()). Thread: the caller's.
+/// operators on its result (launch_open()).
 void launch_blocked_product(const char* name, const at::Tensor& result, const at::Tensor& addend,
                             const at::Tensor& left, const at::Tensor& right,
                             ProductOptions options);
