@@ -65,6 +65,21 @@ class CopyInRectangles final : public Producer {
   int* const finished_;
 };
 
+/// Fills memory with twos.
+class Fill final : public Task {
+ public:
+  explicit Fill(const TensorAccess& to) : to_(to) {}
+  [[nodiscard]] const char* name() const noexcept override { return "fill"; }
+  void accesses(AccessList& list) const override {
+    list.push_back(
+        {device_address(to_.data), static_cast<std::size_t>(to_.numel) * sizeof(float), true});
+  }
+  void run() override { std::fill_n(reinterpret_cast<float*>(to_.data), to_.numel, 2.F); }
+
+ private:
+  const TensorAccess to_;
+};
+
 class ProducerTest : public testing::QueueFixture {
  protected:
   static constexpr int kRectangles = 4;
@@ -209,6 +224,39 @@ TEST_F(ProducerTest, OtherShapesOfTheResultAreBroadcastAsTheyAre) {
   EXPECT_EQ(finished_, kRectangles);
   EXPECT_EQ(c_[500], 503);
   EXPECT_EQ(d_[500], 504);
+}
+
+TEST_F(ProducerTest, ATaskThatHasNothingToDoWithItGoesAhead) {
+  testing::Gate gate;
+  testing::submit_gate(queue_, gate);
+  FusedTensor twos({kColumns}, 7);
+  produce();
+  submit_ahead(queue_, std::make_unique<Fill>(twos.access()));
+  ASSERT_TRUE(add(c_.access(), result_.access(), twos.access()));
+  EXPECT_EQ(queue_.submitted(), 2u);
+  // Behind an operator, and without anything open.
+  submit_ahead(queue_, std::make_unique<Fill>(c_.access()));
+  submit_ahead(queue_, std::make_unique<Fill>(d_.access()));
+  EXPECT_EQ(queue_.submitted(), 4u);
+  ASSERT_TRUE(add(d_.access(), c_.access(), d_.access()));
+  gate.open();
+  queue_.synchronize();
+  EXPECT_EQ(finished_, kRectangles);
+  EXPECT_EQ(twos[3], 2);
+  EXPECT_EQ(c_[300], 2);
+  EXPECT_EQ(d_[300], 4);
+}
+
+TEST_F(ProducerTest, ATaskOnItsMemoryKeepsItsPlace) {
+  for (FusedTensor* tensor : {&from_, &result_}) {
+    const auto before = queue_.submitted();
+    produce();
+    submit_ahead(queue_, std::make_unique<Fill>(tensor->access()));
+    EXPECT_EQ(queue_.submitted(), before + 2);
+    queue_.synchronize();
+    EXPECT_EQ((*tensor)[5], 2);
+    EXPECT_EQ(result_[6], tensor == &from_ ? 6 : 2);
+  }
 }
 
 TEST_F(ProducerTest, ProfileAndReportNameTheOperatorsAfterIt) {

@@ -157,6 +157,58 @@ def test_a_convolution_of_single_weights_in_channels_last(dtype: torch.dtype) ->
     check(block, x, numbers(64, 64, 1, 1, dtype=dtype), numbers(64, dtype=dtype))
 
 
+# Channels, filters, size, window, stride: a first layer, taps, Winograd's, single weights.
+CONVOLUTIONS = [
+    (3, 64, 60, 7, 2),
+    (64, 64, 20, 3, 1),
+    (64, 128, 30, 3, 2),
+    (128, 32, 24, 1, 1),
+    (32, 24, 41, 5, 1),
+]
+
+
+@pytest.mark.parametrize("shape", CONVOLUTIONS, ids=str)
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last], ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("images", [1, 5])
+def test_a_convolution_with_batch_norm(
+    images: int, dtype: torch.dtype, memory_format: torch.memory_format, shape: tuple[int, ...]
+) -> None:
+    channels, filters, size, window, stride = shape
+
+    def block(x: torch.Tensor, w: torch.Tensor, *statistics: torch.Tensor) -> torch.Tensor:
+        y = F.conv2d(x, w, stride=stride, padding=window // 2)
+        mean, var, weight, bias = statistics
+        return F.relu(F.batch_norm(y, mean, var, weight, bias))
+
+    x = numbers(images, channels, size, size, dtype=dtype).to(memory_format=memory_format)
+    w = numbers(filters, channels, window, window, dtype=dtype).to(memory_format=memory_format)
+    mean, var, weight, bias = (numbers(filters, dtype=dtype, seed=s) for s in range(4))
+    check(block, x, w, mean, var.abs() + 1, weight, bias)
+
+
+def test_convolutions_of_other_kinds() -> None:
+    def of_groups(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(F.conv2d(x, w, padding=1, groups=4)) + 1
+
+    def transposed(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return F.conv_transpose2d(x, w, stride=2).sigmoid() * 2
+
+    def in_space(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return F.relu(F.conv3d(x, w, padding=1) - 0.25)
+
+    def of_a_line(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return F.relu(F.conv1d(x, w)) * 3
+
+    float32 = torch.float32
+    check(of_groups, numbers(3, 64, 40, 40, dtype=float32), numbers(64, 16, 3, 3, dtype=float32))
+    check(transposed, numbers(3, 32, 30, 30, dtype=float32), numbers(32, 16, 3, 3, dtype=float32))
+    check(
+        in_space, numbers(2, 16, 9, 20, 20, dtype=float32), numbers(8, 16, 3, 3, 3, dtype=float32)
+    )
+    check(of_a_line, numbers(4, 64, 900, dtype=float32), numbers(64, 64, 5, dtype=float32))
+
+
 def device_events(run: Callable[[], Any]) -> list[str]:
     activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.PrivateUse1]
     with torch.profiler.profile(activities=activities) as profile:
@@ -179,6 +231,24 @@ def test_they_are_one_command() -> None:
     with torch.no_grad():
         run()
         assert device_events(run) == ["mm", "fused: addmm, gelu"]
+
+
+def test_batch_norm_does_not_come_between() -> None:
+    images = numbers(4, 64, 30, 30, dtype=torch.bfloat16).to("loom")
+    layer = torch.nn.Sequential(
+        torch.nn.Conv2d(64, 64, 3), torch.nn.BatchNorm2d(64), torch.nn.ReLU()
+    )
+    layer = layer.eval().bfloat16().to("loom")
+    before = torch.rand(2000, 2000, device="loom")
+
+    def run() -> None:
+        torch.mm(before, before)
+        layer(images)
+
+    with torch.no_grad():
+        run()
+        events = device_events(run)
+    assert events == ["mm", "fused: convolution, native_batch_norm, relu"]
 
 
 def test_gradients() -> None:

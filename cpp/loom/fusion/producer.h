@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-// What lets a matrix product share a command with the pointwise operators that follow it: while the
-// product waits for its turn they are added to it, and each rectangle of the result goes through
+// What lets a product or convolution share a command with the pointwise operators that follow it:
+// while it waits for its turn they are added to it, and each rectangle of the result goes through
 // them as soon as it is computed, on the same core, while it is in that core's caches.
 // Thread: the worker and the cores, but for what submit_producer() (recorder.h) asks.
 
@@ -41,6 +41,22 @@ class Epilogue {
   Epilogue(const Epilogue&) = default;
   Epilogue& operator=(const Epilogue&) = default;
   ~Epilogue() = default;
+};
+
+/// A kernel that may go ahead of a producer that was submitted before it, as a batch norm's factors
+/// do, which what follows a convolution needs.
+class Task {
+ public:
+  Task() = default;
+  Task(const Task&) = delete;
+  Task& operator=(const Task&) = delete;
+  virtual ~Task() = default;
+
+  /// The operator's; lives for ever.
+  [[nodiscard]] virtual const char* name() const noexcept = 0;
+  /// Appends the device memory that it reads and writes.
+  virtual void accesses(AccessList& list) const = 0;
+  virtual void run() = 0;
 };
 
 /// A kernel whose result is a matrix.

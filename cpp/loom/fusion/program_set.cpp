@@ -24,6 +24,12 @@ std::pair<const std::byte*, const std::byte*> span_of(const TensorAccess& access
   return {access.data + lowest * item, access.data + (highest + 1) * item};
 }
 
+bool overlap(const Access& a, const Access& b) noexcept {
+  const auto* const first = static_cast<const std::byte*>(a.address);
+  const auto* const second = static_cast<const std::byte*>(b.address);
+  return first < second + b.bytes && second < first + a.bytes;
+}
+
 template <class Visit>
 void each_access(const Expression& expression, Visit&& visit) {
   for (const TensorAccess& load : expression.loads()) visit(load);
@@ -46,6 +52,11 @@ void ProgramSet::reset(bool traced, std::unique_ptr<Producer> producer) {
   ranges_.clear();
   elements_.store(0, std::memory_order_relaxed);
   closed_.store(false, std::memory_order_relaxed);  // relaxed: nobody else has the set
+}
+
+void ProgramSet::drop_kernels() noexcept {
+  producer_.reset();
+  tasks_.clear();
 }
 
 void ProgramSet::trim(std::size_t most) noexcept {
@@ -80,14 +91,25 @@ bool ProgramSet::suits_producer(const Expression& expression) const {
     suits = suits && store.to.numel == result.numel();
     (void)check_result(store.to);
     const auto [begin, end] = span_of(store.to);
-    const auto* const first = static_cast<const std::byte*>(device_address(begin));
+    const Access written{device_address(begin), static_cast<std::size_t>(end - begin), true};
     for (const Access& access : producer_accesses_) {
-      const auto* const used = static_cast<const std::byte*>(access.address);
-      const bool overlaps = used < first + (end - begin) && first < used + access.bytes;
-      suits = suits && (access.writes || !overlaps);
+      suits = suits && (access.writes || !overlap(access, written));
     }
   }
   return suits && (count_ > 0 || reads_result);
+}
+
+bool ProgramSet::add_ahead(std::unique_ptr<Task>& task) {
+  if (producer_ == nullptr || count_ > 0 || tasks_.size() == kMaxTasks) return false;
+  AccessList accesses;
+  task->accesses(accesses);
+  for (const Access& own : accesses) {
+    for (const Access& other : producer_accesses_) {
+      if ((own.writes || other.writes) && overlap(own, other)) return false;
+    }
+  }
+  tasks_.push_back(std::move(task));
+  return true;
 }
 
 bool ProgramSet::append(const Expression& expression) {

@@ -26,7 +26,7 @@ namespace loom::fusion {
 
 class LOOM_API ProgramSet final : public OpenCommand {
  public:
-  static constexpr std::size_t kMaxPrograms = 1024;
+  static constexpr std::size_t kMaxPrograms = 1024, kMaxTasks = 4;
 
   ProgramSet() = default;
 
@@ -35,9 +35,14 @@ class LOOM_API ProgramSet final : public OpenCommand {
   [[nodiscard]] bool traced() const noexcept { return traced_; }
   /// What runs before the programs, or null.
   [[nodiscard]] Producer* producer() const noexcept { return producer_.get(); }
+  /// Takes the task if it may run before the producer: returns false and leaves it if not.
+  [[nodiscard]] bool add_ahead(std::unique_ptr<Task>& task);
+  [[nodiscard]] std::span<const std::unique_ptr<Task>> tasks() const noexcept { return tasks_; }
+
   /// Gives back the memory of all programs but `most`, for a set that waits to be used again.
   void trim(std::size_t most) noexcept;
-  void drop_producer() noexcept { producer_.reset(); }
+  /// Drops what is no program.
+  void drop_kernels() noexcept;
   /// How many programs it has memory for, in use or not.
   [[nodiscard]] std::size_t kept() const noexcept { return programs_.size(); }
 
@@ -85,6 +90,7 @@ class LOOM_API ProgramSet final : public OpenCommand {
   void add_ranges(const Expression& expression, std::size_t program);
 
   std::unique_ptr<Producer> producer_;
+  std::vector<std::unique_ptr<Task>> tasks_;  ///< that run before the producer
   AccessList producer_accesses_;
   std::vector<std::unique_ptr<Program>> programs_;  // kept for the next use; count_ are in use
   std::size_t count_ = 0;

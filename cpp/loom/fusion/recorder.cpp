@@ -41,7 +41,7 @@ class Pool {
     return std::make_unique<ProgramSet>();
   }
   void give_back(std::unique_ptr<ProgramSet> set) noexcept {
-    set->drop_producer();
+    set->drop_kernels();
     MutexLock lock(mutex_);
     if (spare_.size() == spare_.capacity()) return;
     set->trim(kPrograms + kMostExtra - extra_);
@@ -113,6 +113,7 @@ class RunPrograms {
     Queue& queue = *Queue::current();
     await_close(queue);
     thread_local Workspace space;
+    for (const auto& task : set_->tasks()) task->run();
     if (Producer* const producer = set_->producer()) {
       if (run_by_rectangles(*producer, space)) return;
       producer->run(nullptr);
@@ -148,6 +149,7 @@ class RunPrograms {
   void accesses(AccessList& list) const {
     if (Queue* const queue = Queue::current()) await_close(*queue);
     if (const Producer* const producer = set_->producer()) producer->accesses(list);
+    for (const auto& task : set_->tasks()) task->accesses(list);
     for (const auto& program : set_->programs()) {
       for (const RecordedLoad& load : program->loads()) append(list, load.from, false);
       for (const RecordedStore& store : program->stores()) {
@@ -219,6 +221,12 @@ class RunPrograms {
   std::unique_ptr<ProgramSet> set_;
 };
 
+struct RunTask {
+  std::unique_ptr<Task> task;
+  void operator()() { task->run(); }
+  void accesses(AccessList& list) const { task->accesses(list); }
+};
+
 // Whether commands are traced. Throws in a forked child: the parent's open program has no worker
 // here, and locks may have been inherited as taken.
 bool check_traced() {
@@ -272,6 +280,19 @@ void submit_producer(Queue& queue, std::unique_ptr<Producer> producer) {
     set.close();
     queue.submit(name, RunPrograms(std::move(fresh)));
   }
+}
+
+void submit_ahead(Queue& queue, std::unique_ptr<Task> task) {
+  const char* const name = task->name();
+  const bool traced = check_traced();
+  if (t_enabled) [[likely]] {
+    const bool ahead = queue.with_open([&](OpenCommand* open) {
+      auto* const set = static_cast<ProgramSet*>(open);
+      return set != nullptr && set->traced() == traced && set->add_ahead(task);
+    });
+    if (ahead) return;
+  }
+  queue.submit(name, RunTask{std::move(task)});
 }
 
 }  // namespace loom::fusion

@@ -26,6 +26,11 @@ namespace loom::fusion {
 /// Throws: as Queue::submit().
 LOOM_API void submit_producer(Queue& queue, std::unique_ptr<Producer> producer);
 
+/// Queues a task: in the open command of a producer, ahead of it, if the two have no memory in
+/// common that either writes and nothing follows the producer yet; else like any command.
+/// Throws: as Queue::submit().
+LOOM_API void submit_ahead(Queue& queue, std::unique_ptr<Task> task);
+
 /// Whether operators that this thread records share programs. Off, each runs by itself, with the
 /// same results. On at first.
 [[nodiscard]] LOOM_API bool enabled() noexcept;

@@ -4,6 +4,7 @@
 // in their order.
 #include "loom/ops/convolution_columns.h"
 #include "loom/ops/convolution_cut.h"
+#include "loom/ops/convolution_open.h"
 #include "loom/ops/convolution_product.h"
 #include "loom/ops/device_output_scope.h"
 #include "loom/ops/empty.h"
@@ -63,14 +64,6 @@ void check_same_type(const at::Tensor& input, const at::Tensor& weight,
               bias && bias->defined() ? bias->toString() : "", ") should be the same");
 }
 
-// Operands: output, input, weight, bias.
-Along along(const ConvolutionCut& cut, bool transposed) {
-  constexpr std::int8_t kWhole = SlicePlan::kWhole;
-  if (!cut.channels) return {.dims = {0, 0, kWhole, kWhole}, .block = cut.block};
-  const auto filters = static_cast<std::int8_t>(transposed ? 1 : 0);
-  return {.dims = {1, kWhole, filters, 0}, .block = cut.block};
-}
-
 /// How many tensors of the result's size oneDNN makes before it, in the order of its own: none in
 /// channels_last, else those of the result and perhaps of the input.
 int made_before(const at::Tensor& to, const at::Tensor& input, bool channels_last) {
@@ -90,6 +83,22 @@ void convolve_to(const at::Tensor& to, const at::Tensor& input, const at::Tensor
   if (made.const_data_ptr() != to.const_data_ptr() || made.strides() != to.strides()) {
     to.copy_(made);
   }
+}
+
+// Runs on the worker. `points`: has_points() of the output.
+void convolve_blocks(Grid& grid, const TensorRef& output, const TensorRef& input,
+                     const TensorRef& weight, const TensorRef& bias, const Parameters& p,
+                     ConvolutionCut cut, bool points) {
+  grid.run(cut.count(), [&](std::int64_t index) {
+    if (cut.channels) {
+      convolve_to(cut.part(output, 1, index), input.alias(),
+                  cut.part(weight, p.transposed ? 1 : 0, index), cut.part(bias, 0, index), p);
+    } else {
+      convolve_to(cut.part(output, 0, index), cut.part(input, 0, index), weight.alias(),
+                  bias.alias(), p);
+    }
+    finish_block(grid, output, points, cut, index);
+  });
 }
 
 at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight,
@@ -115,7 +124,7 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight,
   }
   const Parameters p = parameters(stride, padding, dilation, transposed, output_padding, groups);
   const ConvolutionCut cut = cut_forward(output, input, weight, transposed, groups);
-  launch("convolution", along(cut, transposed), convolve_to, out(output), input, weight, bias, p);
+  launch_convolution(convolve_blocks, output, input, weight, bias, p, cut, has_points(output));
   return output;
 }
 

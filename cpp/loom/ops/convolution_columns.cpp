@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/convolution_columns.h"
 
+#include "loom/ops/convolution_open.h"
 #include "loom/ops/product/convolve.h"
 #include "loom/ops/product/convolve_pixels.h"
 #include "loom/ops/product/convolve_taps.h"
@@ -73,8 +74,8 @@ bool convolve_as_pixels(const at::Tensor& output, const at::Tensor& input, const
   if (!can_multiply<c10::BFloat16>() || (bias.defined() && !bias.is_contiguous())) return false;
   const Windows windows = windows_of(input, weight, output, steps);
   if (!suits_pixels(windows, weight.size(0))) return false;
-  launch("convolution", Custom{}, convolve_pixels, out(output), input, weight, bias, windows,
-         is_channels_last(weight));
+  launch_convolution(convolve_pixels, output, input, weight, bias, windows,
+                     is_channels_last(weight));
   return true;
 }
 
@@ -126,7 +127,7 @@ bool convolve_as_columns(const at::Tensor& output, const at::Tensor& input,
     return true;
   }
   if (!suits_forward(windows)) return false;
-  launch("convolution", Custom{}, convolve_columns, out(output), input, weight, bias, windows);
+  launch_convolution(convolve_columns, output, input, weight, bias, windows);
   return true;
 }
 

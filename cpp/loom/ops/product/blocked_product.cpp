@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/product/blocked_product.h"
 
-#include "loom/ops/fused.h"
 #include "loom/ops/launch_open.h"
 #include "loom/ops/product/bfloat16.h"
 #include "loom/ops/product/multiply.h"
@@ -406,12 +405,10 @@ void blocked_product(Grid& grid, const TensorRef& result, const TensorRef& adden
 void launch_blocked_product(const char* name, const at::Tensor& result, const at::Tensor& addend,
                             const at::Tensor& left, const at::Tensor& right,
                             ProductOptions options) {
-  // Multiply-adds: what takes less is done before the next operator is known.
-  constexpr double kLeastOpen = 8e6;
   const double work = static_cast<double>(result.numel()) * static_cast<double>(left.size(-1));
   if (result.dim() == 2 && result.is_contiguous() && work >= kLeastOpen) {
-    launch_open(name, *fusion_dtype(result.scalar_type()), blocked_product, out(result), addend,
-                left, right, options);
+    launch_open(name, {result.size(0), result.size(1)}, blocked_product, out(result), addend, left,
+                right, options);
   } else {
     launch(name, Custom{}, blocked_product, out(result), addend, left, right, options);
   }

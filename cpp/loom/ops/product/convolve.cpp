@@ -58,6 +58,14 @@ Sums sums_of(const Problem& p, std::int64_t pixel, std::int64_t pixels, std::int
   return {p.result + (image * p.filters + filter) * plane + at, plane, false};
 }
 
+/// Some pixels of some filters are final.
+void finish(const Grid& grid, const Problem& p, std::int64_t first_pixel, std::int64_t pixels,
+            Blocks::Range filters) {
+  for_each_image(p.windows, first_pixel, pixels, [&](const ImageRun& run) {
+    grid.finish(run.image * p.filters + filters.first, filters.count(), run.pixel, run.count);
+  });
+}
+
 // Some filters of some panels of pixels. `columns(row, rows, panel)` has the columns of a panel,
 // with `ld` elements from row to row.
 template <class MakeColumns>
@@ -106,13 +114,15 @@ void run_by_pixels(Grid& grid, const Problem& p) {
     const Blocks::Range range = blocks[index];
     const std::int64_t chunk = inner_chunk(p.windows.rows()), first = range.first * kPanel;
     const std::int64_t ld = range.count() * kPanel + kLine;
-    const Columns columns(p.windows, first, std::min(range.count() * kPanel, all - first));
+    const std::int64_t pixels = std::min(range.count() * kPanel, all - first);
+    const Columns columns(p.windows, first, pixels);
     float* made = t_columns.get<float>(chunk * ld);
     run_panels(p, range, {0, p.filters}, ld,
                [&](std::int64_t row, std::int64_t rows, std::int64_t panel) {
                  if (panel == range.first) columns.make(p.images, row, rows, made, ld);
                  return made + (panel - range.first) * kPanel;
                });
+    finish(grid, p, first, pixels, {0, p.filters});
   });
 }
 
@@ -126,10 +136,14 @@ void run_by_filters(Grid& grid, const Problem& p) {
   const Blocks filters(p.filters, filters_of_block(p.filters, work(p.filters, inner, lanes)));
   const Blocks groups(panels, kMostPanels);
   grid.run_by_any(filters.count() * groups.count(), [&](std::int64_t index) {
-    run_panels(p, groups[index % groups.count()], filters[index / groups.count()], kPanel,
+    const Blocks::Range group = groups[index % groups.count()];
+    const Blocks::Range some = filters[index / groups.count()];
+    run_panels(p, group, some, kPanel,
                [&](std::int64_t row, std::int64_t, std::int64_t panel) -> const float* {
                  return made + (panel * inner + row) * kPanel;
                });
+    const std::int64_t first = group.first * kPanel;
+    finish(grid, p, first, std::min(group.count() * kPanel, all - first), some);
   });
 }
 
@@ -154,6 +168,7 @@ void run_dots(Grid& grid, const Problem& p) {
       for (std::int64_t i = 0; i < pixels; ++i) sums[f * pixels + i] = dots[i * count + f] + bias;
     }
     scatter(p, sums, pixels, 0, pixels, range.first, count);
+    finish(grid, p, 0, pixels, range);
   });
 }
 

@@ -338,7 +338,9 @@ void convolve_pixels(Grid& grid, const TensorRef& result, const TensorRef& image
   grid.run_by_any(windows.images * bands.count(), [&](std::int64_t index) {
     const MatrixUnitScope<BFloat16> scope;
     const Blocks::Range range = bands[index % bands.count()];
-    Band(p, panels, index / bands.count(), range.first, range.count()).run();
+    const std::int64_t image = index / bands.count(), width = windows.x.result;
+    Band(p, panels, image, range.first, range.count()).run();
+    grid.finish(image * p.filters, p.filters, range.first * width, range.count() * width);
   });
 }
 

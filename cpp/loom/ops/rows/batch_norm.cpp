@@ -3,6 +3,7 @@
 
 #include "loom/ops/empty.h"
 #include "loom/ops/fused.h"
+#include "loom/ops/launch_open.h"
 #include "loom/ops/rows/channel_sums.h"
 #include "loom/ops/rows/row_scratch.h"
 
@@ -212,8 +213,8 @@ bool record_batch_norm(const BatchNorm& norm, bool training, const at::Tensor& o
            out(norm.running_mean), out(norm.running_var), norm.input, norm.weight, norm.bias,
            TrainingNumbers{*layout, norm.momentum, norm.eps});
   } else {
-    launch("native_batch_norm", Custom{}, evaluation_factors, out(factors), norm.running_mean,
-           norm.running_var, norm.weight, norm.bias, norm.eps, *layout);
+    launch_ahead("native_batch_norm", evaluation_factors, out(factors), norm.running_mean,
+                 norm.running_var, norm.weight, norm.bias, norm.eps, *layout);
   }
   TORCH_INTERNAL_ASSERT(record_affine(output, norm.input, factors));
   return true;
