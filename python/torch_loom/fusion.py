@@ -34,8 +34,8 @@ class FusedProgram:
         elements (int): elements of its results' shape, over all runs.
         bytes (int): what it moved between memory and registers.
         bytes_saved (int): what the operators would have moved beyond that, one by one.
-        seconds (float): time on the worker; of operators that ran on the parts of a matrix product
-            as these were computed, the sum of what the parts took on all cores.
+        seconds (float): time on the worker; of operators that ran on the parts of a product or a
+            convolution as these were computed, the sum of what the parts took on all cores.
     """
 
     operators: tuple[str, ...]

@@ -191,6 +191,9 @@ def test_convolutions_of_other_kinds() -> None:
     def of_groups(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         return torch.tanh(F.conv2d(x, w, padding=1, groups=4)) + 1
 
+    def of_a_few_images(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(F.conv2d(x, w, stride=3) / 9)  # cut along the channels
+
     def transposed(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         return F.conv_transpose2d(x, w, stride=2).sigmoid() * 2
 
@@ -202,6 +205,9 @@ def test_convolutions_of_other_kinds() -> None:
 
     float32 = torch.float32
     check(of_groups, numbers(3, 64, 40, 40, dtype=float32), numbers(64, 16, 3, 3, dtype=float32))
+    check(of_groups, numbers(1, 64, 90, 90, dtype=float32), numbers(64, 16, 3, 3, dtype=float32))
+    x, w = numbers(2, 256, 12, 12, dtype=float32), numbers(512, 256, 5, 5, dtype=float32)
+    check(of_a_few_images, x, w)
     check(transposed, numbers(3, 32, 30, 30, dtype=float32), numbers(32, 16, 3, 3, dtype=float32))
     check(
         in_space, numbers(2, 16, 9, 20, 20, dtype=float32), numbers(8, 16, 3, 3, 3, dtype=float32)

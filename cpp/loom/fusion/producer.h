@@ -4,7 +4,8 @@
 // What lets a product or convolution share a command with the pointwise operators that follow it:
 // while it waits for its turn they are added to it, and each rectangle of the result goes through
 // them as soon as it is computed, on the same core, while it is in that core's caches.
-// Thread: the worker and the cores, but for what submit_producer() (recorder.h) asks.
+// Thread: the worker and the cores, but for what submit_producer() and submit_ahead() (recorder.h)
+// ask.
 
 #include "loom/device/command_buffer.h"
 #include "loom/fusion/op.h"

@@ -109,6 +109,7 @@ bool ProgramSet::add_ahead(std::unique_ptr<Task>& task) {
     }
   }
   tasks_.push_back(std::move(task));
+  appended_.fetch_add(1, std::memory_order_relaxed);
   return true;
 }
 

@@ -3,9 +3,8 @@
 
 // The open command of a queue: one program, or several on separate memory. An optimiser's step goes
 // through all tensors with one operator before it comes to the next; each tensor then has a program
-// of its own, and they all run as one grid. Or a producer (producer.h), and then a program on its
-// result or none.
-// Thread: as Program's.
+// of its own, and they all run as one grid. Or a producer (producer.h), tasks ahead of it, and then
+// a program on its result or none. Thread: as Program's.
 
 #include "loom/base/export.h"
 #include "loom/device/command_buffer.h"
@@ -56,7 +55,7 @@ class LOOM_API ProgramSet final : public OpenCommand {
   void close() noexcept override;
   /// Acquire: the recording is visible to who sees it closed.
   [[nodiscard]] bool closed() const noexcept { return closed_.load(std::memory_order_acquire); }
-  /// Changes with every operator that is appended. Any thread may ask.
+  /// Changes with every operator that is appended and every task. Any thread may ask.
   [[nodiscard]] std::uint32_t appended() const noexcept {
     return appended_.load(std::memory_order_relaxed);  // relaxed: a sign of life, nothing more
   }

@@ -124,7 +124,16 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight,
   }
   const Parameters p = parameters(stride, padding, dilation, transposed, output_padding, groups);
   const ConvolutionCut cut = cut_forward(output, input, weight, transposed, groups);
-  launch_convolution(convolve_blocks, output, input, weight, bias, p, cut, has_points(output));
+  // Nothing is gained from one block, or from blocks that leave the caches before they are done.
+  constexpr std::size_t kMostBlockBytes = 4 << 20;
+  const bool near =
+      cut.count() > 1 && output.nbytes() / static_cast<std::size_t>(cut.count()) <= kMostBlockBytes;
+  if (near) {
+    launch_convolution(convolve_blocks, output, input, weight, bias, p, cut, has_points(output));
+  } else {
+    launch("convolution", Custom{}, convolve_blocks, out(output), input, weight, bias, p, cut,
+           has_points(output));
+  }
   return output;
 }
 
