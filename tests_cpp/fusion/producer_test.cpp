@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/fusion/producer.h"
 
+#include "loom/base/check.h"
 #include "loom/device/address.h"
 #include "loom/device/command_trace.h"
 #include "loom/fusion/kernel_cache.h"
@@ -8,10 +9,13 @@
 
 #include <gtest/gtest.h>
 
+#include "support/child.h"
 #include "support/fused.h"
 #include "support/gate.h"
 #include "support/queues.h"
 #include <memory>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -278,6 +282,64 @@ TEST_F(ProducerTest, ProfileAndReportNameTheOperatorsAfterIt) {
   ASSERT_EQ(report.size(), 1u);
   EXPECT_EQ(report[0].runs, 1u);
   EXPECT_GT(report[0].nanoseconds, 0);
+}
+
+TEST_F(ProducerTest, AnErrorIsReportedAndLaterCommandsRun) {
+  class Failing final : public Producer {
+   public:
+    explicit Failing(const TensorAccess& to) : to_(to) {}
+    [[nodiscard]] const char* name() const noexcept override { return "failing"; }
+    [[nodiscard]] Matrix result() const noexcept override {
+      return {to_.data, to_.dtype, kRows, kColumns};
+    }
+    void accesses(AccessList&) const override {}
+    void run(const Epilogue*) override { throw Error("no result"); }
+
+   private:
+    const TensorAccess to_;
+  };
+  testing::Gate gate;
+  testing::submit_gate(queue_, gate);
+  submit_producer(queue_, std::make_unique<Failing>(result_.access()));
+  ASSERT_TRUE(add(c_.access(), result_.access(), b_.access()));
+  queue_.submit("close", &ProducerTest::nothing);
+  ASSERT_TRUE(add(d_.access(), b_.access(), b_.access()));
+  gate.open();
+  EXPECT_THROW(queue_.synchronize(), Error);
+  EXPECT_EQ(d_[8], 4);
+}
+
+using ProducerChildTest = testing::ChildTest;
+
+TEST_F(ProducerChildTest, AForkedChildCannotSubmit) {
+  EXPECT_EXIT(testing::finish([] {
+                Cores cores(1);
+                Queue queue(QueueId{0, 0, 0}, cores);
+                FusedTensor from({kRows, kColumns}, 1), to({kRows, kColumns});
+                int finished = 0;
+                testing::Gate gate;
+                queue.submit("gate", [&] { gate.pass(); });
+                gate.wait_for_arrivals();  // a thread that begins holds locks of the allocator
+                const auto produce = [&] {
+                  submit_producer(queue, std::make_unique<CopyInRectangles>(
+                                             to.access(), from.access(), &finished));
+                };
+                produce();
+                const pid_t child = fork();
+                if (child == 0) {
+                  testing::finish([&] {
+                    EXPECT_THROW(produce(), Error);
+                    EXPECT_THROW(submit_ahead(queue, std::make_unique<Fill>(to.access())), Error);
+                  });
+                }
+                int status = 0;
+                EXPECT_EQ(waitpid(child, &status, 0), child);
+                EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+                gate.open();
+                queue.synchronize();
+                EXPECT_EQ(to[9], 1);
+              }),
+              ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace
