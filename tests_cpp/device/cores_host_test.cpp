@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <latch>
 #include <mutex>
+#include <sched.h>
 #include <set>
 #include <stdexcept>
 #include <thread>
@@ -206,6 +207,53 @@ TEST(CoresHelpTest, GridsOfTheDeviceDoNotKeepAHostAwake) {
   EXPECT_FALSE(cores.help_until([] { return false; }, 1'000'000));
   end = true;
   publisher.join();
+}
+
+void stay_on(int cpu) {
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(cpu, &one);
+  ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+}
+
+TEST(CoresHelpTest, AHostOnThePublishersProcessorDoesNotStandForAHelper) {
+  Cores cores(2);
+  cores.run(2, [](std::int64_t) {});
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the helper sleeps now
+  const int cpu = sched_getcpu();
+  std::latch looking(1), end(1);
+  std::thread host([&] {
+    stay_on(cpu);
+    int looks = 0;
+    cores.help_until(
+        [&] {
+          if (++looks == 10) {  // as if it had lost its processor to the publisher
+            looking.count_down();
+            end.wait();
+          }
+          return looks >= 10;
+        },
+        kLong);
+  });
+  std::thread publisher([&] {
+    stay_on(cpu);
+    looking.wait();
+    const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    std::atomic<int> inside{0};
+    cores.run(
+        2,
+        [&](std::int64_t) {
+          ++inside;
+          while (inside < 2 && std::chrono::steady_clock::now() < give_up) {
+            std::this_thread::yield();
+          }
+          EXPECT_EQ(inside, 2) << "nobody came to help";
+        },
+        0, RunBy::kAny);
+    end.count_down();
+  });
+  publisher.join();
+  host.join();
 }
 
 TEST(CoresHelpTest, OneCoreOnlySpins) {

@@ -68,7 +68,10 @@ struct Cores::State {
   std::atomic<std::uint32_t> signal{0};
   std::atomic<int> sleepers{0};
   std::atomic<int> spinners{0};
-  std::atomic<int> hosts{0};    // that wait and look for blocks; a hint like `spinners`
+  std::atomic<int> hosts{0};  // that wait and look for blocks; a hint like `spinners`
+  // Where one of them looked last; a hint, too. On the publisher's processor it looks in vain: the
+  // publisher runs, and the system leaves both there for milliseconds beside an idle processor.
+  std::atomic<int> host_cpu{-1};
   std::atomic<int> waiting{0};  // all hosts that wait; another hint
   std::atomic<bool> stop{false};
   std::int64_t worker_spin_ns = 0;
@@ -137,7 +140,8 @@ void Cores::State::publish(int index, std::int64_t blocks, BlockFunction functio
   slot.by_any.store(by == RunBy::kAny, std::memory_order_relaxed);
   const bool for_all = blocks >= cores;
   slot.for_all.store(for_all, std::memory_order_relaxed);
-  slot.cpu.store(::sched_getcpu(), std::memory_order_relaxed);
+  const int cpu = ::sched_getcpu();
+  slot.cpu.store(cpu, std::memory_order_relaxed);
   if (by == RunBy::kAny) slot.float_mode = FloatMode::current();
   slot.entered.fetch_and(~Slot::kClosed, std::memory_order_release);
   open.fetch_or(std::uint64_t{1} << index, std::memory_order_relaxed);
@@ -147,7 +151,10 @@ void Cores::State::publish(int index, std::int64_t blocks, BlockFunction functio
   std::int64_t useful = std::min<std::int64_t>(blocks - 1, helpers);
   // A host that is looking runs blocks itself, or wakes a helper in its place; if it has just
   // stopped looking, the publisher is alone with this grid.
-  if (by == RunBy::kAny || for_all) useful -= hosts.load(std::memory_order_relaxed);
+  if (by == RunBy::kAny || for_all) {
+    const bool beside = host_cpu.load(std::memory_order_relaxed) == cpu;
+    useful -= std::max(hosts.load(std::memory_order_relaxed) - static_cast<int>(beside), 0);
+  }
   wake(useful);
 }
 
@@ -351,6 +358,7 @@ bool Cores::help_until_erased(DoneFunction done, const void* context, std::int64
     }
     if (state.wants_processor()) break;
     const auto changed = [&] {
+      state.host_cpu.store(::sched_getcpu(), std::memory_order_relaxed);
       result = is_done();
       return result || state.signal.load(std::memory_order_relaxed) != seen;
     };
