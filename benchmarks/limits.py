@@ -101,19 +101,25 @@ def shortest(call: Callable[[], object]) -> float:
     return min(times)
 
 
-def compile_streams(folder: Path) -> dict[str, Callable[..., object]] | None:
-    """The loops of SOURCE: function(four addresses, elements). None where there is no compiler."""
+def compile_library(source: str) -> ctypes.CDLL | None:
+    """C++ code, compiled for this processor. None where there is no compiler."""
     compiler = shutil.which(os.environ.get("CXX", "g++"))
     if compiler is None:
         return None
-    source, library = folder / "streams.cpp", folder / "streams.so"
-    source.write_text(SOURCE)
-    flags = ["-O3", "-march=native", "-shared", "-fPIC"]
-    done = subprocess.run([compiler, *flags, "-o", library, source], capture_output=True)
-    if done.returncode:
+    with tempfile.TemporaryDirectory() as folder:
+        code, library = Path(folder, "code.cpp"), Path(folder, "code.so")
+        code.write_text(source)
+        flags = ["-O3", "-march=native", "-shared", "-fPIC"]
+        done = subprocess.run([compiler, *flags, "-o", library, code], capture_output=True)
+        return None if done.returncode else ctypes.CDLL(str(library))
+
+
+def compile_streams() -> dict[str, Callable[..., object]] | None:
+    """The loops of SOURCE: function(four addresses, elements). None where there is no compiler."""
+    library = compile_library(SOURCE)
+    if library is None:
         return None
-    loaded = ctypes.CDLL(str(library))
-    functions = {name: loaded[name] for name in STREAMS}
+    functions = {name: library[name] for name in STREAMS}
     for function in functions.values():
         function.argtypes = [ctypes.c_void_p] * 4 + [ctypes.c_long]
         function.restype = None
@@ -153,8 +159,7 @@ class Update:
     """
 
     def __init__(self, traffic: int, passes: int = 1) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            streams = compile_streams(Path(folder))
+        streams = compile_streams()
         if streams is None:
             raise RuntimeError("the streams need a C++ compiler (CXX)")
         self._passes = passes
@@ -183,7 +188,7 @@ def bandwidths() -> dict[str, float]:
     memcpy.restype = ctypes.c_void_p
     pointers = [array.data_ptr() for array in arrays]
 
-    with ThreadPoolExecutor(threads) as pool, tempfile.TemporaryDirectory() as folder:
+    with ThreadPoolExecutor(threads) as pool:
         moved = share * threads
 
         def copy(to: int, source: int) -> None:
@@ -191,7 +196,7 @@ def bandwidths() -> dict[str, float]:
 
         seconds = shortest(lambda: run_on_threads(pool, copy, pointers[:2], share))
         result = {"memcpy": 2 * moved / seconds}
-        streams = compile_streams(Path(folder)) or {}
+        streams = compile_streams() or {}
         for name, function in streams.items():
 
             def stream(*starts: int, function: Callable[..., object] = function) -> None:

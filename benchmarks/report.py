@@ -255,6 +255,18 @@ def headline(run: Json) -> list[str]:
         f"huge pages {machine['huge_pages']}; load before: {machine['load']:.1f}",
         ", ".join(f"{name} {version}" for name, version in versions.items()),
         f"medians of {settings['repetitions']} repetitions in which all contenders take turns",
+        *pace_lines(run),
+    ]
+
+
+def pace_lines(run: Json) -> list[str]:
+    if "pace" not in run:
+        return []
+    pace = run["pace"]
+    return [
+        f"of {pace['turns']} turns on a quiet host {pace['repeated']} were repeated, because a "
+        "loop in registers showed before or after them that the processors were held back, and "
+        f"{pace['slow']} stand all the same"
     ]
 
 

@@ -7,11 +7,13 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from contenders import CONTENDERS, environment
 from measure import busy_process
+from pace import Pace
 from workloads.workload import COUNTED, Workload
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests_py"))
@@ -83,6 +85,7 @@ def measure_workload(
     names: Iterable[str],
     repetitions: int,
     beside_busy: bool,
+    pace: Pace,
 ) -> Json:
     """All contenders' repetitions of one workload, interleaved."""
     result: Json = {
@@ -116,21 +119,25 @@ def measure_workload(
     result |= {"calls": calls, "rounds": rounds}
     warm = first["seconds"] < SECONDS_WORTH_WARMING
 
+    def turn(name: str) -> Json:
+        return workers.ask(
+            CONTENDERS[name].process,
+            SECONDS_TO_MEASURE,
+            do="measure",
+            contender=name,
+            calls=calls,
+            rounds=rounds,
+            warm=warm,
+        )
+
     def repeat(host: str) -> None:
         for repetition in range(repetitions):
             for name in rotated(ready, repetition):
                 if "error" in contenders[name]:
                     continue
                 time.sleep(SETTLE_SECONDS)
-                answer = workers.ask(
-                    CONTENDERS[name].process,
-                    SECONDS_TO_MEASURE,
-                    do="measure",
-                    contender=name,
-                    calls=calls,
-                    rounds=rounds,
-                    warm=warm,
-                )
+                # Beside a busy process all processors are held back.
+                answer = pace.measure(partial(turn, name)) if host == "quiet" else turn(name)
                 if "error" in answer:
                     contenders[name]["error"] = answer["error"]
                     continue
@@ -182,8 +189,9 @@ def run(
 
     Returns:
         The keys `processes` (what each says of itself), `limits` (a list: before each group and
-        size, and at the end), `results` and `memory`.
+        size, and at the end), `pace` (how many turns were repeated), `results` and `memory`.
     """
+    pace = Pace()
     answer: Json = {"processes": {}, "limits": [], "results": [], "memory": []}
     parts: dict[tuple[str, int], list[Workload]] = {}
     for workload in workloads:
@@ -201,7 +209,7 @@ def run(
             for number, workload in enumerate(members, 1):
                 progress(f"{workload.key} ({number} of {len(members)})")
                 answer["results"].append(
-                    measure_workload(workers, workload, names, repetitions, beside_busy)
+                    measure_workload(workers, workload, names, repetitions, beside_busy, pace)
                 )
                 workers.ask_all(do="release")
                 if workload.peak_memory:
@@ -210,6 +218,7 @@ def run(
         finally:
             workers.close()
     answer["limits"].append(measure_limits(sizes))
+    answer["pace"] = pace.counts()
     return answer
 
 
