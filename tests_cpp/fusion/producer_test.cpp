@@ -4,6 +4,7 @@
 #include "loom/base/check.h"
 #include "loom/device/address.h"
 #include "loom/device/command_trace.h"
+#include "loom/fusion/freed.h"
 #include "loom/fusion/kernel_cache.h"
 #include "loom/fusion/recorder.h"
 
@@ -36,19 +37,19 @@ class CopyInRectangles final : public Producer {
 
   [[nodiscard]] const char* name() const noexcept override { return "copy"; }
   [[nodiscard]] Matrix result() const noexcept override {
-    return {to_.data, to_.dtype, kRows, kColumns};
+    return {to_.data, to_.dtype, kRows, kColumns, to_.allocation};
   }
   void accesses(AccessList& list) const override {
     list.push_back({device_address(from_.data), kBytes, false});
     list.push_back({device_address(to_.data), kBytes, true});
   }
-  void run(const Epilogue* epilogue) override {
+  void run(std::byte* to, const Epilogue* epilogue) override {
     for (std::int64_t row = 0; row < kRows; row += kHeight) {
       for (std::int64_t column = 0; column < kColumns; column += kWidth) {
         if (epilogue != nullptr) epilogue->prefetch(row, kHeight, column, kWidth);
         for (std::int64_t r = row; r < row + kHeight; ++r) {
           const std::int64_t start = r * kColumns + column;
-          std::copy_n(elements(from_) + start, kWidth, elements(to_) + start);
+          std::copy_n(elements(from_.data) + start, kWidth, elements(to) + start);
         }
         if (epilogue == nullptr) continue;
         epilogue->run(row, kHeight, column, kWidth);
@@ -61,9 +62,7 @@ class CopyInRectangles final : public Producer {
   static constexpr std::int64_t kHeight = 3, kWidth = 64;
   static constexpr std::size_t kBytes = kRows * kColumns * sizeof(float);
 
-  static float* elements(const TensorAccess& access) {
-    return reinterpret_cast<float*>(access.data);
-  }
+  static float* elements(std::byte* data) { return reinterpret_cast<float*>(data); }
 
   const TensorAccess to_, from_;
   int* const finished_;
@@ -130,6 +129,50 @@ TEST_F(ProducerTest, OperatorsOnTheResultShareItsCommandAndItsRectangles) {
     ASSERT_EQ(d_[i], 2 * value + 2);
     ASSERT_EQ(result_[i], value + 2);
   }
+}
+
+TEST_F(ProducerTest, AResultThatNobodySeesIsWrittenWhereAnOutputWillBe) {
+  testing::Gate gate;
+  testing::submit_gate(queue_, gate);
+  produce();
+  ASSERT_TRUE(add(c_.access(), result_.access(), b_.access()));
+  ASSERT_TRUE(add(d_.access(), c_.access(), result_.access()));
+  note_freed(result_.access().allocation);
+  gate.open();
+  queue_.synchronize();
+  EXPECT_EQ(finished_, kRectangles);
+  for (int i = 0; i < kRows * kColumns; ++i) {
+    ASSERT_EQ(result_[i], 0);
+    ASSERT_EQ(c_[i], static_cast<float>(i) + 2);
+    ASSERT_EQ(d_[i], 2 * static_cast<float>(i) + 2);
+  }
+}
+
+// Its memory belongs to another tensor as soon as it is free.
+TEST_F(ProducerTest, AResultThatNobodySeesMayHaveAnOutputInItsPlace) {
+  testing::Gate gate;
+  testing::submit_gate(queue_, gate);
+  produce();
+  ASSERT_TRUE(add(c_.access(), result_.access(), b_.access()));
+  note_freed(result_.access().allocation);
+  ASSERT_TRUE(add(result_.access(), c_.access(), b_.access()));
+  gate.open();
+  queue_.synchronize();
+  for (int i = 0; i < kRows * kColumns; ++i) {
+    ASSERT_EQ(c_[i], static_cast<float>(i) + 2);
+    ASSERT_EQ(result_[i], static_cast<float>(i) + 4);
+  }
+}
+
+TEST_F(ProducerTest, AnOutputThatIsReadKeepsItsValuesUntilThen) {
+  testing::Gate gate;
+  testing::submit_gate(queue_, gate);
+  produce();
+  ASSERT_TRUE(add(b_.access(), result_.access(), b_.access()));  // b += result
+  note_freed(result_.access().allocation);
+  gate.open();
+  queue_.synchronize();
+  for (int i = 0; i < kRows * kColumns; ++i) ASSERT_EQ(b_[i], static_cast<float>(i) + 2);
 }
 
 TEST_F(ProducerTest, ItRunsAloneWhenNobodyAdds) {
@@ -293,7 +336,7 @@ TEST_F(ProducerTest, AnErrorIsReportedAndLaterCommandsRun) {
       return {to_.data, to_.dtype, kRows, kColumns};
     }
     void accesses(AccessList&) const override {}
-    void run(const Epilogue*) override { throw Error("no result"); }
+    void run(std::byte*, const Epilogue*) override { throw Error("no result"); }
 
    private:
     const TensorAccess to_;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace loom::fusion {
 namespace {
@@ -230,6 +231,38 @@ bool Plan::walks(const Matrix& matrix) const noexcept {
   };
   return std::all_of(inputs_.begin(), inputs_.end(), in_order) &&
          std::all_of(outputs_.begin(), outputs_.end(), in_order);
+}
+
+bool Plan::overlap(const PlannedOperand& a, const PlannedOperand& b) const noexcept {
+  const auto span = [&](const PlannedOperand& operand) {
+    const std::byte* begin = operand.data;
+    const std::byte* end = operand.data + size_of(operand.dtype);
+    for (int d = 0; d < dims_; ++d) {
+      (operand.strides[d] < 0 ? begin : end) += operand.strides[d] * (sizes_[d] - 1);
+    }
+    return std::pair(begin, end);
+  };
+  const auto [begin, end] = span(a);
+  const auto [other_begin, other_end] = span(b);
+  return begin < other_end && other_begin < end;
+}
+
+std::byte* Plan::move_to_output(const Matrix& matrix) noexcept {
+  const auto is_matrix = [&](const PlannedOperand& operand) { return operand.data == matrix.data; };
+  const auto input = std::find_if(inputs_.begin(), inputs_.end(), is_matrix);
+  // An output in its place brings the same lines into the cache.
+  if (input == inputs_.end() || std::any_of(outputs_.begin(), outputs_.end(), is_matrix)) {
+    return matrix.data;
+  }
+  for (const PlannedOperand& output : outputs_) {
+    const bool alike =
+        output.dtype == matrix.dtype &&
+        std::equal(output.strides.begin(), output.strides.begin() + dims_, input->strides.begin());
+    const bool alone = std::none_of(inputs_.begin(), inputs_.end(),
+                                    [&](const auto& other) { return overlap(other, output); });
+    if (alike && alone) return input->data = output.data;
+  }
+  return matrix.data;
 }
 
 void Plan::set_reach() {

@@ -56,6 +56,10 @@ class Plan {
   /// True if rows() and columns() are those of `matrix`, so that a rectangle of it can go through
   /// the kernel by itself. Requires: operands overlap with it completely or not at all.
   [[nodiscard]] bool walks(const Matrix& matrix) const noexcept;
+  /// Lets the program read `matrix` where one of its outputs will be, if there is one that lies as
+  /// it does and has its memory to itself; returns where the matrix has to be written. Requires:
+  /// walks(matrix).
+  [[nodiscard]] std::byte* move_to_output(const Matrix& matrix) noexcept;
   /// Bytes that the program moves between memory and registers.
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
 
@@ -68,6 +72,7 @@ class Plan {
   void split_rows(const Program& program);
   void set_reach();
   void consider_streaming();
+  [[nodiscard]] bool overlap(const PlannedOperand& a, const PlannedOperand& b) const noexcept;
   [[nodiscard]] bool aliases_input(const PlannedOperand& output) const noexcept;
 
   Body body_;

@@ -20,6 +20,7 @@ struct Matrix {
   std::byte* data = nullptr;  ///< host-accessible
   DType dtype = DType::kFloat;
   std::int64_t rows = 0, columns = 0;
+  const void* allocation = nullptr;  ///< as TensorAccess::allocation
 
   [[nodiscard]] std::int64_t numel() const noexcept { return rows * columns; }
   [[nodiscard]] const std::byte* end() const noexcept {
@@ -74,8 +75,9 @@ class Producer {
   /// Appends the device memory that it reads and writes.
   virtual void accesses(AccessList& list) const = 0;
   /// Computes the result, and calls `epilogue`, if there is one, with rectangles that make it up,
-  /// each when it is final and nothing reads or writes it any more.
-  virtual void run(const Epilogue* epilogue) = 0;
+  /// each when it is final and nothing reads or writes it any more. `to`: where the matrix is to
+  /// lie, result().data or other memory of its size if nobody will see it there.
+  virtual void run(std::byte* to, const Epilogue* epilogue) = 0;
 };
 
 }  // namespace loom::fusion

@@ -2,6 +2,7 @@
 #include "loom/fusion/program_set.h"
 
 #include "loom/device/address.h"
+#include "loom/fusion/freed.h"
 
 #include <algorithm>
 #include <utility>
@@ -46,7 +47,13 @@ void ProgramSet::reset(bool traced, std::unique_ptr<Producer> producer) {
   traced_ = traced;
   producer_ = std::move(producer);
   producer_accesses_.clear();
-  if (producer_ != nullptr) producer_->accesses(producer_accesses_);
+  result_allocation_ = nullptr;
+  result_dead_ = false;
+  if (producer_ != nullptr) {
+    producer_->accesses(producer_accesses_);
+    result_allocation_ = producer_->result().allocation;
+    if (result_allocation_ != nullptr) result_state_ = freed_state(result_allocation_);
+  }
   count_ = 0;
   indexed_ = false;
   ranges_.clear();
@@ -201,6 +208,7 @@ void ProgramSet::add_ranges(const Expression& expression, std::size_t program) {
 
 void ProgramSet::close() noexcept {
   for (std::size_t p = 0; p < count_; ++p) programs_[p]->close();
+  result_dead_ = result_allocation_ != nullptr && freed_since(result_allocation_, result_state_);
   closed_.store(true, std::memory_order_release);
 }
 

@@ -34,6 +34,8 @@ class LOOM_API ProgramSet final : public OpenCommand {
   [[nodiscard]] bool traced() const noexcept { return traced_; }
   /// What runs before the programs, or null.
   [[nodiscard]] Producer* producer() const noexcept { return producer_.get(); }
+  /// Whether nobody but the program sees its result. Requires: closed.
+  [[nodiscard]] bool result_dead() const noexcept { return result_dead_; }
   /// Takes the task if it may run before the producer: returns false and leaves it if not.
   [[nodiscard]] bool add_ahead(std::unique_ptr<Task>& task);
   [[nodiscard]] std::span<const std::unique_ptr<Task>> tasks() const noexcept { return tasks_; }
@@ -91,6 +93,9 @@ class LOOM_API ProgramSet final : public OpenCommand {
   std::unique_ptr<Producer> producer_;
   std::vector<std::unique_ptr<Task>> tasks_;  ///< that run before the producer
   AccessList producer_accesses_;
+  const void* result_allocation_ = nullptr;
+  std::uint64_t result_state_ = 0;  ///< freed_state() at the beginning
+  bool result_dead_ = false;
   std::vector<std::unique_ptr<Program>> programs_;  // kept for the next use; count_ are in use
   std::size_t count_ = 0;
   bool traced_ = false;

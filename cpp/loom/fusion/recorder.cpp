@@ -116,7 +116,7 @@ class RunPrograms {
     for (const auto& task : set_->tasks()) task->run();
     if (Producer* const producer = set_->producer()) {
       if (run_by_rectangles(*producer, space)) return;
-      producer->run(nullptr);
+      producer->run(producer->result().data, nullptr);
     }
     plan(space);
     if (space.works.empty()) return;
@@ -181,9 +181,11 @@ class RunPrograms {
     Plan& plan = space.plans[0];
     plan.make(program, result.columns);
     if (plan.body().outputs.empty() || !plan.walks(result)) return false;
+    // What nobody sees is overwritten at once, while it is in the cache.
+    std::byte* const to = set_->result_dead() ? plan.move_to_output(result) : result.data;
     const auto kernel = KernelCache::instance().find(plan.body());
     const WorkEpilogue epilogue({&plan, &kernel->choose(program.space().numel)});
-    producer.run(&epilogue);
+    producer.run(to, &epilogue);
     kernel->note_run(program, plan.bytes(), epilogue.nanoseconds());
     return true;
   }

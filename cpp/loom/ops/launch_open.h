@@ -5,6 +5,7 @@
 // may follow in the same command; launch_ahead(): one that those may need and that kernel does not.
 // Thread: as launch().
 
+#include "loom/backend/allocator.h"
 #include "loom/fusion/recorder.h"
 #include "loom/ops/fused.h"
 #include "loom/ops/launch.h"
@@ -26,7 +27,17 @@ class OpenKernel final : public fusion::Producer {
   [[nodiscard]] const char* name() const noexcept override { return name_; }
   [[nodiscard]] fusion::Matrix result() const noexcept override { return result_; }
   void accesses(AccessList& list) const override { command_.accesses(list); }
-  void run(const fusion::Epilogue* epilogue) override { command_.run(epilogue); }
+  void run(std::byte* to, const fusion::Epilogue* epilogue) override {
+    // The next run may have another place, and accesses() tells the result's own.
+    TensorRef& result = std::get<0>(command_.operands).ref;
+    struct Back {
+      TensorRef& ref;
+      std::byte* const data;
+      ~Back() { ref.move_to(data); }
+    } const back{result, result_.data};
+    result.move_to(to);
+    command_.run(epilogue);
+  }
 
  private:
   const char* const name_;
@@ -67,7 +78,7 @@ void launch_open(const char* name, MatrixShape shape, Kernel kernel, Written fir
                                       first, std::forward<Operand>(operands)...);
   const TensorRef& result = std::get<0>(command.operands).ref;
   const fusion::Matrix matrix{result.data(), *fusion_dtype(result.dtype()), shape.rows,
-                              shape.columns};
+                              shape.columns, allocation_of(first.tensor.storage().data_ptr())};
   fusion::submit_producer(
       current_queue(first.tensor.device().index()),
       std::make_unique<detail::OpenKernel<decltype(command)>>(name, matrix, std::move(command)));
