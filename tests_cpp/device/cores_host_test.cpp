@@ -256,6 +256,36 @@ TEST(CoresHelpTest, AHostOnThePublishersProcessorDoesNotStandForAHelper) {
   host.join();
 }
 
+TEST(CoresHelpTest, AHostOnThePublishersProcessorLeavesAGridThatHasAHelper) {
+  Cores cores(2);
+  const int cpu = sched_getcpu();
+  std::atomic<int> inside{0};
+  std::atomic<bool> left{false};
+  Runners runners;
+  std::thread publisher([&] {
+    stay_on(cpu);
+    const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    cores.run(
+        8,
+        [&](std::int64_t) {
+          runners.note();
+          ++inside;
+          while (!left && std::chrono::steady_clock::now() < give_up) std::this_thread::yield();
+        },
+        0, RunBy::kAny);
+  });
+  std::thread host([&] {
+    stay_on(cpu);
+    while (inside < 2) std::this_thread::yield();
+    constexpr std::int64_t kSecond = 1'000'000'000;
+    EXPECT_FALSE(cores.help_until([] { return false; }, kSecond));
+    EXPECT_FALSE(runners.has(std::this_thread::get_id()));
+    left = true;
+  });
+  host.join();
+  publisher.join();
+}
+
 TEST(CoresHelpTest, OneCoreOnlySpins) {
   Cores cores(1);
   int looks = 0;

@@ -245,7 +245,9 @@ Cores::State::Found Cores::State::help_as_host(std::uint32_t seen, Enough enough
   const int index = best_open_slot(RunBy::kAny);
   if (index < 0) return Found::kNothing;
   Slot& slot = slots[static_cast<std::size_t>(index)];
-  const bool others = sleepers.load(std::memory_order_relaxed) > 0;
+  // Helpers that sleep or that are at this grid do without this thread. If there are none, the
+  // publisher may be asleep in its block.
+  const bool others = sleepers.load(std::memory_order_relaxed) > 0 || slot.has_helpers();
   if (others && slot.cpu.load(std::memory_order_relaxed) == ::sched_getcpu()) {
     return Found::kOccupied;
   }
@@ -358,7 +360,11 @@ bool Cores::help_until_erased(DoneFunction done, const void* context, std::int64
     }
     if (state.wants_processor()) break;
     const auto changed = [&] {
-      state.host_cpu.store(::sched_getcpu(), std::memory_order_relaxed);
+      const int cpu = ::sched_getcpu();
+      // Looks alone leave the line to those who share it.
+      if (state.host_cpu.load(std::memory_order_relaxed) != cpu) {
+        state.host_cpu.store(cpu, std::memory_order_relaxed);
+      }
       result = is_done();
       return result || state.signal.load(std::memory_order_relaxed) != seen;
     };

@@ -69,6 +69,11 @@ struct alignas(64) Slot {
     return false;
   }
 
+  /// A hint: somebody is inside, or looks whether he may be.
+  [[nodiscard]] bool has_helpers() const noexcept {
+    return (entered.load(std::memory_order_relaxed) & kCount) != 0;
+  }
+
   void leave() noexcept {
     const std::uint32_t before = entered.fetch_sub(1, std::memory_order_release);
     if ((before & kPublisherSleeps) != 0 && (before & kCount) == 1) futex_wake(entered, 1);
