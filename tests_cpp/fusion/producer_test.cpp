@@ -148,6 +148,32 @@ TEST_F(ProducerTest, AResultThatNobodySeesIsWrittenWhereAnOutputWillBe) {
   }
 }
 
+TEST_F(ProducerTest, AResultThatIsFreedLaterIsWritten) {
+  testing::Gate gate;
+  testing::submit_gate(queue_, gate);
+  produce();
+  ASSERT_TRUE(add(c_.access(), result_.access(), b_.access()));
+  queue_.submit("close", &ProducerTest::nothing);  // may have been one that reads it
+  note_freed(result_.access().allocation);
+  gate.open();
+  queue_.synchronize();
+  EXPECT_EQ(result_.elements(), from_.elements());
+}
+
+TEST_F(ProducerTest, ATaskAheadHasRunWhenTheResultIsMadeElsewhere) {
+  testing::Gate gate;
+  testing::submit_gate(queue_, gate);
+  FusedTensor twos({kColumns}, 7);
+  produce();
+  submit_ahead(queue_, std::make_unique<Fill>(twos.access()));
+  ASSERT_TRUE(add(c_.access(), result_.access(), twos.access()));
+  note_freed(result_.access().allocation);
+  gate.open();
+  queue_.synchronize();
+  EXPECT_EQ(result_[300], 0);
+  EXPECT_EQ(c_[300], 302);
+}
+
 // Its memory belongs to another tensor as soon as it is free.
 TEST_F(ProducerTest, AResultThatNobodySeesMayHaveAnOutputInItsPlace) {
   testing::Gate gate;

@@ -98,6 +98,25 @@ def in_place_product(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch
     return y.addmm_(x, w).relu_().add_(b)
 
 
+def in_place_and_freed(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return F.linear(x, w).addmm_(x, w).relu() + b
+
+
+def the_second_output_lies_alike(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> Result:
+    y = F.linear(x, w, b)
+    return y > 0, torch.relu(y), y.abs()
+
+
+def into_a_view(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    everything = torch.zeros(x.numel() + 1, dtype=x.dtype, device=x.device)
+    torch.add(F.linear(x, w), b, out=everything[1:].view_as(x))
+    return everything
+
+
+def unchanged(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return F.linear(x, w, b).clone()
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize(
     "function",
@@ -113,6 +132,10 @@ def in_place_product(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch
         cast,
         memory_used_again,
         in_place_product,
+        in_place_and_freed,
+        the_second_output_lies_alike,
+        into_a_view,
+        unchanged,
     ],
     ids=lambda function: function.__name__,
 )

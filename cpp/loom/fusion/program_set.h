@@ -34,7 +34,7 @@ class LOOM_API ProgramSet final : public OpenCommand {
   [[nodiscard]] bool traced() const noexcept { return traced_; }
   /// What runs before the programs, or null.
   [[nodiscard]] Producer* producer() const noexcept { return producer_.get(); }
-  /// Whether nobody but the program sees its result. Requires: closed.
+  /// Whether nobody but the program sees the producer's result. Requires: closed.
   [[nodiscard]] bool result_dead() const noexcept { return result_dead_; }
   /// Takes the task if it may run before the producer: returns false and leaves it if not.
   [[nodiscard]] bool add_ahead(std::unique_ptr<Task>& task);

@@ -160,16 +160,28 @@ struct Command {
   Kernel kernel;
   std::tuple<Stored...> operands;
 
-  void operator()() { run(nullptr); }
-
-  void run(const fusion::Epilogue* epilogue) {
+  void operator()() {
     Queue& queue = *Queue::current();
-    Grid grid(queue.cores(), queue.id().priority, epilogue);
+    Grid grid(queue.cores(), queue.id().priority);
     if constexpr (std::is_same_v<Split, Custom>) {
       std::apply([&](const auto&... stored) { kernel(grid, raw(stored)...); }, operands);
     } else {
       run_blocks(grid);
     }
+  }
+
+  /// Of a kernel that cuts itself: its first operand lies at `to` in this run, and is finished by
+  /// `epilogue`, if there is one. The command does not change: several threads may look at it.
+  void run_at(std::byte* to, const fusion::Epilogue* epilogue) {
+    static_assert(std::is_same_v<Split, Custom>);
+    Queue& queue = *Queue::current();
+    Grid grid(queue.cores(), queue.id().priority, epilogue);
+    std::apply(
+        [&](const auto& first, const auto&... others) {
+          const TensorRef moved = first.ref.at(to);
+          kernel(grid, moved, raw(others)...);
+        },
+        operands);
   }
 
   void accesses(AccessList& list) const {

@@ -28,15 +28,7 @@ class OpenKernel final : public fusion::Producer {
   [[nodiscard]] fusion::Matrix result() const noexcept override { return result_; }
   void accesses(AccessList& list) const override { command_.accesses(list); }
   void run(std::byte* to, const fusion::Epilogue* epilogue) override {
-    // The next run may have another place, and accesses() tells the result's own.
-    TensorRef& result = std::get<0>(command_.operands).ref;
-    struct Back {
-      TensorRef& ref;
-      std::byte* const data;
-      ~Back() { ref.move_to(data); }
-    } const back{result, result_.data};
-    result.move_to(to);
-    command_.run(epilogue);
+    command_.run_at(to, epilogue);
   }
 
  private:

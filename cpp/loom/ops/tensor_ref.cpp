@@ -101,6 +101,22 @@ TensorRef TensorRef::of_host(const at::Tensor& tensor, bool writes) {
   return ref;
 }
 
+TensorRef TensorRef::at(std::byte* data) const {
+  TensorRef other;
+  other.data_ = data;
+  other.numel_ = numel_;
+  other.ndim_ = ndim_;
+  other.dtype_ = dtype_;
+  other.contiguous_ = contiguous_;
+  other.dense_ = dense_;
+  other.conj_ = conj_;
+  other.neg_ = neg_;
+  const auto count = 2 * static_cast<std::size_t>(ndim_);
+  if (heap_) other.heap_ = std::make_unique<std::int64_t[]>(count);
+  std::copy_n(geometry(), count, heap_ ? other.heap_.get() : other.inline_);
+  return other;
+}
+
 void TensorRef::set_geometry(const c10::TensorImpl& impl) {
   const c10::IntArrayRef sizes = impl.sizes();
   const c10::IntArrayRef strides = impl.strides();

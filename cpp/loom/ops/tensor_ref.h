@@ -114,9 +114,8 @@ class TensorRef {
   /// Elements [begin, begin + length) in memory order as a flat CPU tensor. Requires: is_dense().
   [[nodiscard]] at::Tensor alias_flat(std::int64_t begin, std::int64_t length) const;
 
-  /// Makes it refer to other host-accessible memory that is laid out alike. Requires: it is not
-  /// immediate.
-  void move_to(std::byte* data) noexcept { data_ = data; }
+  /// The same geometry in other host-accessible memory. Requires: defined, not immediate.
+  [[nodiscard]] TensorRef at(std::byte* data) const;
 
   /// Appends the memory range that the tensor spans.
   void append_access(AccessList& list, bool writes) const;
