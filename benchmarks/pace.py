@@ -8,6 +8,7 @@ in registers takes twice as long on both, and so does a matrix product, whoever 
 from __future__ import annotations
 
 import ctypes
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -43,6 +44,8 @@ STEPS = 300_000
 # Slower than the best of all looks by this factor: held back. Other programs' interrupts cost less.
 HELD_BACK = 1.35
 SECONDS_BETWEEN_LOOKS = 0.03
+# Enough to see the right pace once.
+LOOKS_AT_FIRST = 60
 LONGEST_WAIT_SECONDS = 5.0
 MOST_REPEATS = 4
 
@@ -54,7 +57,7 @@ class Pace:
 
     Attributes:
         turns (int): measurements.
-        repeated (int): measurements that were made again.
+        repeated (int): how often one was made again.
         slow (int): measurements that stand although the processors were held back around them.
     """
 
@@ -67,11 +70,16 @@ class Pace:
             self._multiply.argtypes = [ctypes.c_long]
             self._multiply.restype = ctypes.c_float
         self._pool = ThreadPoolExecutor(limits.cores())
+        self._together = threading.Barrier(limits.cores())
+        for _ in range(LOOKS_AT_FIRST):
+            self.is_right()
+            time.sleep(SECONDS_BETWEEN_LOOKS)
 
     def _seconds(self) -> float:
         """How long the loop takes on the slowest of all processors at once."""
 
         def timed(_: int) -> float:
+            self._together.wait()
             start = time.perf_counter()
             self._multiply(STEPS)
             return time.perf_counter() - start

@@ -264,9 +264,9 @@ def pace_lines(run: Json) -> list[str]:
         return []
     pace = run["pace"]
     return [
-        f"of {pace['turns']} turns on a quiet host {pace['repeated']} were repeated, because a "
-        "loop in registers showed before or after them that the processors were held back, and "
-        f"{pace['slow']} stand all the same"
+        f"{pace['turns']} turns on a quiet host and {pace['repeated']} repeats of such turns, "
+        "because a loop in registers showed before or after one that the processors were held "
+        f"back; {pace['slow']} of these turns stand all the same"
     ]
 
 
