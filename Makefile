@@ -27,7 +27,7 @@ help:
 	@echo "make lint        formatters, linters, type checks; make format mends what it can"
 	@echo "make tidy        clang-tidy on everything that is compiled (minutes)"
 	@echo "make sanitizers  C++ tests and operators under AddressSanitizer, the core under ThreadSanitizer"
-	@echo "make bench       side-by-side speed of loom and cpu, eager and compiled (an hour;"
+	@echo "make bench       side-by-side speed of loom and cpu, eager and compiled (half an hour;"
 	@echo "                 ARGS=--quick: minutes; ARGS=\"pointwise --sizes 1e5,1e6\": a part)"
 	@echo "make clean       remove what was built; make distclean: .venv too"
 

@@ -226,9 +226,9 @@ def main() -> None:
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
 
-    say(describe(process))
     bench = Bench([int(size) for size in sizes] or SIZES)
     bench.release()
+    say(describe(process))  # all is quiet now: others are measured once every process has said so
     for line in sys.stdin:
         question = json.loads(line)
         try:
