@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Whether the machine's processors run at their pace, or are held back from outside.
 
-Two virtual processors are now and then put on the two threads of one core for a while. Then a loop
-in registers takes twice as long on both, and so does a matrix product, whoever computes it.
+Virtual processors are now and then slow together for a while, as if they were the two threads of
+one core: a loop in registers takes twice as long on both, and so does a matrix product, whoever
+computes it.
 """
 
 from __future__ import annotations
