@@ -72,7 +72,7 @@ class Pace:
             self._multiply.restype = ctypes.c_float
         self._pool = ThreadPoolExecutor(limits.cores())
         self._together = threading.Barrier(limits.cores())
-        for _ in range(LOOKS_AT_FIRST):
+        for _ in range(LOOKS_AT_FIRST if self._multiply is not None else 0):
             self.is_right()
             time.sleep(SECONDS_BETWEEN_LOOKS)
 

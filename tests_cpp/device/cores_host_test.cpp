@@ -6,7 +6,9 @@
 
 #include <gtest/gtest.h>
 
+#include "support/affinity.h"
 #include "support/child.h"
+#include "support/queues.h"
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -209,21 +211,14 @@ TEST(CoresHelpTest, GridsOfTheDeviceDoNotKeepAHostAwake) {
   publisher.join();
 }
 
-void stay_on(int cpu) {
-  cpu_set_t one;
-  CPU_ZERO(&one);
-  CPU_SET(cpu, &one);
-  ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
-}
-
 TEST(CoresHelpTest, AHostOnThePublishersProcessorDoesNotStandForAHelper) {
   Cores cores(2);
   cores.run(2, [](std::int64_t) {});
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the helper sleeps now
+  testing::wait_until_others_sleep();  // the helper, which a publisher has to wake then
   const int cpu = sched_getcpu();
   std::latch looking(1), end(1);
   std::thread host([&] {
-    stay_on(cpu);
+    testing::bind_to(cpu);
     int looks = 0;
     cores.help_until(
         [&] {
@@ -236,7 +231,7 @@ TEST(CoresHelpTest, AHostOnThePublishersProcessorDoesNotStandForAHelper) {
         kLong);
   });
   std::thread publisher([&] {
-    stay_on(cpu);
+    testing::bind_to(cpu);
     looking.wait();
     const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(10);
     std::atomic<int> inside{0};
@@ -263,7 +258,7 @@ TEST(CoresHelpTest, AHostOnThePublishersProcessorLeavesAGridThatHasAHelper) {
   std::atomic<bool> left{false};
   Runners runners;
   std::thread publisher([&] {
-    stay_on(cpu);
+    testing::bind_to(cpu);
     const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(10);
     cores.run(
         8,
@@ -275,7 +270,7 @@ TEST(CoresHelpTest, AHostOnThePublishersProcessorLeavesAGridThatHasAHelper) {
         0, RunBy::kAny);
   });
   std::thread host([&] {
-    stay_on(cpu);
+    testing::bind_to(cpu);
     while (inside < 2) std::this_thread::yield();
     constexpr std::int64_t kSecond = 1'000'000'000;
     EXPECT_FALSE(cores.help_until([] { return false; }, kSecond));

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "support/affinity.h"
 #include <atomic>
 #include <latch>
 #include <thread>
@@ -24,12 +25,7 @@ std::vector<int> allowed() {
   return cpus;
 }
 
-void bind_to(int cpu) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(cpu, &set);
-  ASSERT_EQ(sched_setaffinity(0, sizeof(set), &set), 0);
-}
+using testing::bind_to;
 
 /// Runs the test on a thread of its own: the process's other threads keep their processors.
 template <class Body>

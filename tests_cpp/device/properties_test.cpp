@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "support/affinity.h"
 #include "support/child.h"
 #include <algorithm>
 #include <sched.h>
@@ -82,10 +83,7 @@ using PropertiesChildTest = testing::ChildTest;
 TEST_F(PropertiesChildTest, TheAffinityMaskIsRespected) {
   EXPECT_EXIT(testing::finish([] {
                 const int last = enumerate_devices(1, 0, 0)[0].cpus.back();
-                cpu_set_t one;
-                CPU_ZERO(&one);
-                CPU_SET(last, &one);
-                ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+                testing::bind_to(last);
                 const auto devices = enumerate_devices(0, 0, 0);
                 ASSERT_EQ(devices.size(), 1U);
                 EXPECT_EQ(devices[0].cpus, std::vector<int>{last});

@@ -95,6 +95,12 @@ class ProducerTest : public testing::QueueFixture {
     submit_producer(
         queue_, std::make_unique<CopyInRectangles>(result_.access(), from_.access(), &finished_));
   }
+  /// The result plus twos, which a task ahead makes: one command.
+  void produce_and_add_twos(FusedTensor& to, FusedTensor& twos) {
+    produce();
+    submit_ahead(queue_, std::make_unique<Fill>(twos.access()));
+    ASSERT_TRUE(add(to.access(), result_.access(), twos.access()));
+  }
   bool add(const TensorAccess& to, const TensorAccess& a, const TensorAccess& b) {
     return record(queue_, binary(Op::kAdd, to, a, b));
   }
@@ -164,9 +170,7 @@ TEST_F(ProducerTest, ATaskAheadHasRunWhenTheResultIsMadeElsewhere) {
   testing::Gate gate;
   testing::submit_gate(queue_, gate);
   FusedTensor twos({kColumns}, 7);
-  produce();
-  submit_ahead(queue_, std::make_unique<Fill>(twos.access()));
-  ASSERT_TRUE(add(c_.access(), result_.access(), twos.access()));
+  produce_and_add_twos(c_, twos);
   note_freed(result_.access().allocation);
   gate.open();
   queue_.synchronize();
@@ -303,9 +307,7 @@ TEST_F(ProducerTest, ATaskThatHasNothingToDoWithItGoesAhead) {
   testing::Gate gate;
   testing::submit_gate(queue_, gate);
   FusedTensor twos({kColumns}, 7);
-  produce();
-  submit_ahead(queue_, std::make_unique<Fill>(twos.access()));
-  ASSERT_TRUE(add(c_.access(), result_.access(), twos.access()));
+  produce_and_add_twos(c_, twos);
   EXPECT_EQ(queue_.submitted(), 2u);
   // Behind an operator, and without anything open.
   submit_ahead(queue_, std::make_unique<Fill>(c_.access()));
