@@ -131,6 +131,58 @@ def test_tiles_in_channels_last(name, padding, weights_last):
     )
 
 
+def last_too(tensors):
+    return [t.contiguous(memory_format=torch.channels_last) if t.dim() == 4 else t for t in tensors]
+
+
+@pytest.mark.parametrize("case", cases(60), ids=str)
+def test_any_window_in_channels_last(case):
+    batch, before, after, size, kernel, stride, padding, dilation = case
+    tensors = [numbers(batch, before, *size), numbers(after, before, *kernel)]
+    tensors[1] /= (before * kernel[0] * kernel[1]) ** 0.5
+    for bias in ([], [numbers(after)]):
+        agrees(
+            lambda x, w, *b: F.conv2d(x, w, *(b or [None]), stride, padding, dilation),
+            *last_too([*tensors, *bias]),
+        )
+
+
+# Images, weights, stride and padding of what runs run by run, and with columns in channels_last.
+LAST = {
+    "a first layer": ((2, 3, 65, 70), (64, 3, 7, 7), 2, 3),
+    "rows of two tiles and one pixel more": ((1, 3, 20, 129), (33, 3, 3, 3), 1, 1),
+    "several panels of filters": ((1, 4, 40, 40), (150, 4, 5, 5), 1, 2),
+    "rows without what they see, padding wider than the window": (
+        (2, 5, 9, 20),
+        (8, 5, 3, 3),
+        1,
+        6,
+    ),
+    "columns by pixels": ((2, 20, 40, 36), (70, 20, 3, 3), 2, 1),
+    "columns by filters, several groups": ((4, 33, 9, 9), (130, 33, 3, 3), 2, 1),
+    "more rows than a panel has room for": ((3, 300, 5, 5), (40, 300, 3, 3), 1, 1),
+    "long enough to be open": ((1, 256, 14, 14), (256, 256, 3, 3), 2, 1),
+    "a first layer that is open": ((4, 3, 64, 64), (64, 3, 7, 7), 2, 3),
+    "few pixels": ((5, 130, 1, 1), (140, 130, 3, 3), 1, 1),
+    "one weight a pair of channels": ((8, 64, 9, 9), (70, 64, 1, 1), 2, 0),
+}
+
+
+@pytest.mark.parametrize("name", LAST)
+@pytest.mark.parametrize("follows", [False, True])
+def test_columns_and_runs_in_channels_last(name, follows):
+    images, weights, stride, padding = LAST[name]
+    tensors = [numbers(*images), numbers(*weights), numbers(weights[0])]
+    tensors[1] /= (weights[1] * weights[2] * weights[3]) ** 0.5
+
+    def run(*operands):
+        made = F.conv2d(*operands, stride=stride, padding=padding)
+        return F.relu(made * 2 - 1) if follows else made
+
+    agrees(run, *last_too(tensors))
+    agrees(run, *last_too(tensors[:2]))
+
+
 @pytest.mark.parametrize("which", [0, 1, 2])
 def test_views_and_layouts(which):
     images, weights = numbers(4, 8, 9, 10), numbers(6, 8, 3, 3)
@@ -192,12 +244,12 @@ import hashlib, torch
 F = torch.nn.functional
 torch.manual_seed(3)
 digest = hashlib.sha256()
-shapes = (1, 70, 2), (8, 70, 2), (5, 600, 4), (3, 40, 7), (4, 20, 30), (1, 33, 33)
+shapes = (1, 70, 2), (8, 70, 2), (5, 600, 4), (3, 40, 7), (4, 20, 30), (1, 33, 33), (2, 3, 40)
 for batch, channels, size in shapes:
     x, w = torch.randn(batch, channels, size, size), torch.randn(80, channels, 3, 3)
     for layout in (torch.contiguous_format, torch.channels_last):
         x = x.detach().to("loom").to(memory_format=layout).requires_grad_()
-        w = w.detach().to("loom").requires_grad_()
+        w = w.detach().to("loom").to(memory_format=layout).requires_grad_()
         y = F.conv2d(x, w, padding=1)
         y.backward(torch.ones_like(y))
         for tensor in (y.detach(), x.grad, w.grad):

@@ -4,6 +4,7 @@
 #include "loom/ops/convolution_open.h"
 #include "loom/ops/product/convolve.h"
 #include "loom/ops/product/convolve_pixels.h"
+#include "loom/ops/product/convolve_runs.h"
 #include "loom/ops/product/convolve_taps.h"
 #include "loom/ops/product/multiply.h"
 #include "loom/ops/product/winograd.h"
@@ -43,11 +44,16 @@ bool are_last_images(const at::Tensor& to, const at::Tensor& from, const at::Ten
 // Where oneDNN, which makes no columns, is as fast or faster (one core of Zen 4, 3x3 windows).
 constexpr std::int64_t kMostPixels = 8192;
 constexpr std::int64_t kMostPixelsOfImageGradient = 4096;
+constexpr std::int64_t kMostPixelsLast = 2048, kFewestChannelsLast = 16;
 // With so few rows, as of a first layer, oneDNN's forward kernels are slow whatever the size.
 constexpr std::int64_t kFewRows = 160;
 
 bool suits_forward(const Windows& windows) {
   return windows.pixels() <= kMostPixels || windows.rows() <= kFewRows;
+}
+// In channels_last oneDNN reorders only the weights: that counts while there are few pixels.
+bool suits_forward_last(const Windows& windows) {
+  return windows.pixels() <= kMostPixelsLast && windows.channels >= kFewestChannelsLast;
 }
 bool suits_image_gradient(const Windows& windows) {
   return windows.pixels() <= kMostPixelsOfImageGradient;
@@ -111,11 +117,21 @@ bool convolve_as_columns(const at::Tensor& output, const at::Tensor& input,
     if (!last && !is_plain_image(*tensor)) return false;
   }
   if (!can_multiply<float>() || (bias.defined() && !bias.is_contiguous())) return false;
-  const Windows windows = windows_of(input, weight, output, steps);
+  Windows windows = windows_of(input, weight, output, steps);
   if (last) {
-    if (!suits_winograd_last(windows, weight.size(0))) return false;
-    launch("convolution", Custom{}, convolve_winograd_last, out(output), input, weight, bias,
-           windows);
+    if (suits_winograd_last(windows, weight.size(0))) {
+      launch("convolution", Custom{}, convolve_winograd_last, out(output), input, weight, bias,
+             windows);
+      return true;
+    }
+    if (!is_channels_last(weight)) return false;
+    if (suits_runs(windows)) {
+      launch_convolution(convolve_runs, output, input, weight, bias, windows);
+      return true;
+    }
+    if (!suits_forward_last(windows)) return false;
+    windows.channels_last = true;
+    launch_convolution(convolve_columns, output, input, weight, bias, windows);
     return true;
   }
   if (suits_winograd(windows, weight.size(0))) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-// Two-dimensional convolutions that run as products of our own: with columns (product/convolve.h),
-// tap by tap, by Winograd's algorithm in either layout, with pixels for rows in bfloat16. Chosen by
-// shape, layout and dtype.
+// Two-dimensional convolutions that run as products of our own: with columns (product/convolve.h)
+// or by Winograd's algorithm in either layout, tap by tap, run by run in channels_last, with pixels
+// for rows in bfloat16. Chosen by shape, layout and dtype.
 // Thread: the caller; both launch.
 
 #include <ATen/core/Tensor.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/product/columns.h"
 
+#include "loom/ops/product/multiply.h"
 #include "loom/ops/random/isa_clones.h"
 
 #include <algorithm>
@@ -146,8 +147,13 @@ Range inside(std::int64_t position, std::int64_t stride, std::int64_t size, std:
 }  // namespace
 
 Columns::Columns(const Windows& windows, std::int64_t first_pixel, std::int64_t pixels)
-    : pixels_(pixels), plane_(windows.plane()), step_(windows.x.stride) {
+    : pixels_(pixels),
+      channels_(windows.channels),
+      plane_(windows.plane()),
+      last_(windows.channels_last),
+      step_(windows.x.stride * (last_ ? channels_ : 1)) {
   const WindowAxis &ys = windows.y, &xs = windows.x;
+  const std::int64_t pixel_step = last_ ? channels_ : 1;
   taps_.reserve(static_cast<std::size_t>(windows.taps()));
   for (std::int64_t tap = 0; tap < windows.taps(); ++tap) {
     const std::int64_t dy = tap / xs.kernel * ys.dilation - ys.padding;
@@ -166,8 +172,8 @@ Columns::Columns(const Windows& windows, std::int64_t first_pixel, std::int64_t 
         const std::int64_t left = x * xs.stride + dx;
         const Range range = inside(left, xs.stride, xs.size, count);
         if (range.first == range.last) continue;
-        const Piece piece{image + y * xs.size + left + range.first * xs.stride,
-                          column + range.first, range.last - range.first};
+        const std::int64_t at = y * xs.size + left + range.first * xs.stride;
+        const Piece piece{image + at * pixel_step, column + range.first, range.last - range.first};
         seen += piece.count;
         Piece* before = pieces_.size() > begin ? &pieces_.back() : nullptr;
         if (before != nullptr && before->column + before->count == piece.column &&
@@ -202,11 +208,31 @@ void Columns::for_each_tap(std::int64_t first_row, std::int64_t rows, Function&&
 
 void Columns::make(const float* images, std::int64_t first_row, std::int64_t rows, float* to,
                    std::int64_t ld) const {
+  if (last_) return make_last(images, first_row, rows, to, ld);
   for_each_tap(first_row, rows,
                [&](TapRows tap, std::int64_t row, std::int64_t channel, std::int64_t taps) {
                  tap.column_step = taps * ld;
                  make_rows(images + channel, tap, to + row * ld);
                });
+}
+
+// A tap's channels of a pixel lie together: they are turned.
+void Columns::make_last(const float* images, std::int64_t first_row, std::int64_t rows, float* to,
+                        std::int64_t ld) const {
+  for (std::int64_t row = 0; row < rows;) {
+    const Tap& tap = taps_[static_cast<std::size_t>((first_row + row) / channels_)];
+    const std::int64_t channel = (first_row + row) % channels_;
+    const std::int64_t count = std::min(channels_ - channel, rows - row);
+    for (std::int64_t i = 0; !tap.whole && i < count; ++i) {
+      std::fill_n(to + (row + i) * ld, pixels_, 0.F);
+    }
+    for (std::size_t i = tap.begin; i < tap.end; ++i) {
+      const Piece& piece = pieces_[i];
+      transpose(piece.count, count, images + piece.image + channel, step_,
+                to + row * ld + piece.column, ld);
+    }
+    row += count;
+  }
 }
 
 void Columns::add(const float* columns, std::int64_t ld, std::int64_t first_row, std::int64_t rows,

@@ -16,10 +16,12 @@ struct WindowAxis {
   std::int64_t size = 1, result = 1, kernel = 1, stride = 1, padding = 0, dilation = 1;
 };
 
-/// What the windows of a convolution see. Images are dense: image, channel, y, x.
+/// What the windows of a convolution see. Images are dense: image, channel, y, x; or, in
+/// channels_last, image, y, x, channel.
 struct Windows {
   std::int64_t images = 1, channels = 1;
   WindowAxis y, x;
+  bool channels_last = false;
 
   [[nodiscard]] std::int64_t taps() const noexcept { return y.kernel * x.kernel; }
   [[nodiscard]] std::int64_t rows() const noexcept { return channels * taps(); }
@@ -29,7 +31,9 @@ struct Windows {
   [[nodiscard]] std::int64_t pixels() const noexcept { return images * result_plane(); }
 };
 
-/// The columns of some pixels of the result, which are counted through all images.
+/// The columns of some pixels of the result, which are counted through all images. Their rows are
+/// in the order in which a filter's weights lie: channels of taps, in channels_last taps of
+/// channels.
 class Columns {
  public:
   Columns(const Windows& windows, std::int64_t first_pixel, std::int64_t pixels);
@@ -38,7 +42,7 @@ class Columns {
   /// to[r * ld + p] = what pixel first_pixel + p sees as row first_row + r, 0 beside the image.
   void make(const float* images, std::int64_t first_row, std::int64_t rows, float* to,
             std::int64_t ld) const;
-  /// Adds columns to where make() would have taken them from.
+  /// Adds columns to where make() would have taken them from. Requires: not channels_last.
   void add(const float* columns, std::int64_t ld, std::int64_t first_row, std::int64_t rows,
            float* images) const;
 
@@ -52,10 +56,14 @@ class Columns {
     std::size_t begin, end;
     bool whole;  ///< no pixel sees anything beside the image
   };
+  void make_last(const float* images, std::int64_t first_row, std::int64_t rows, float* to,
+                 std::int64_t ld) const;
   template <class Function>
   void for_each_tap(std::int64_t first_row, std::int64_t rows, Function&& function) const;
 
-  std::int64_t pixels_, plane_, step_;
+  std::int64_t pixels_, channels_, plane_;
+  bool last_;
+  std::int64_t step_;  // from one pixel's element of an image to the next one's
   std::vector<Piece> pieces_;
   std::vector<Tap> taps_;
 };

@@ -34,6 +34,11 @@ struct Problem {
 /// Puts the sums of some pixels and filters where the result is.
 void scatter(const Problem& p, const float* sums, std::int64_t ld, std::int64_t first_pixel,
              std::int64_t pixels, std::int64_t first_filter, std::int64_t filters) {
+  if (p.windows.channels_last) {
+    transpose(filters, pixels, sums, ld, p.result + first_pixel * p.filters + first_filter,
+              p.filters);
+    return;
+  }
   const std::int64_t plane = p.windows.result_plane();
   for_each_image(p.windows, first_pixel, pixels, [&](const ImageRun& run) {
     for (std::int64_t f = 0; f < filters; ++f) {
@@ -43,7 +48,8 @@ void scatter(const Problem& p, const float* sums, std::int64_t ld, std::int64_t 
   });
 }
 
-/// Where a panel's sums are made: in the result if that has all of them in one image, else beside.
+/// Where a panel's sums are made: in the result if that has all of them in one image and in planes,
+/// else beside.
 struct Sums {
   float* to;
   std::int64_t ld;
@@ -54,13 +60,16 @@ Sums sums_of(const Problem& p, std::int64_t pixel, std::int64_t pixels, std::int
              float* scratch) {
   const std::int64_t plane = p.windows.result_plane();
   const std::int64_t image = pixel / plane, at = pixel % plane;
-  if (at + pixels > plane) return {scratch, kPanel, true};
+  if (p.windows.channels_last || at + pixels > plane) return {scratch, kPanel, true};
   return {p.result + (image * p.filters + filter) * plane + at, plane, false};
 }
 
 /// Some pixels of some filters are final.
 void finish(const Grid& grid, const Problem& p, std::int64_t first_pixel, std::int64_t pixels,
             Blocks::Range filters) {
+  if (p.windows.channels_last) {
+    return grid.finish(first_pixel, pixels, filters.first, filters.count());
+  }
   for_each_image(p.windows, first_pixel, pixels, [&](const ImageRun& run) {
     grid.finish(run.image * p.filters + filters.first, filters.count(), run.pixel, run.count);
   });

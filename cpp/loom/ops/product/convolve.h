@@ -5,7 +5,8 @@
 // (implicit GEMM). The weights are read as they lie, where oneDNN reorders them in every call: for
 // small images that is most of its work. How they are cut depends on shapes only, and nothing is
 // added up between blocks.
-// Tensors are dense: images (batch, channels, y, x), weights (filters, channels, y, x).
+// Tensors are dense: images (batch, channels, y, x), weights (filters, channels, y, x); for the
+// result of images all of them may be in channels_last instead (Windows::channels_last).
 // Thread: the worker. Requires: can_multiply<float>(), nothing is empty.
 
 #include "loom/ops/launch.h"
