@@ -59,11 +59,11 @@ def test_a_permuted_copy_leaves_the_elements_around_it_alone(shape, order, width
 
 
 def test_results_larger_than_the_caches():
-    x = numbers((2048, 1500))
+    x = numbers((8192, 2100))
     y = x.to("loom")
-    same(y.t().contiguous(), x.t().contiguous())
+    same(y[:2048].t().contiguous(), x[:2048].t().contiguous())
     same(torch.cat([y, y[:, :1001]], 1), torch.cat([x, x[:, :1001]], 1))
-    heads = x[:, :1024].reshape(64, 32, 16, 64)
+    heads = x[:, :2048].reshape(64, 128, 32, 64)
     same(heads.to("loom").transpose(1, 2).contiguous(), heads.transpose(1, 2).contiguous())
 
 
