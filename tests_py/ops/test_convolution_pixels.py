@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Convolutions of bfloat16 in the default layout: products whose rows are pixels."""
+"""Convolutions of bfloat16: products whose rows are pixels."""
 
 import random
 
@@ -17,25 +17,32 @@ def result_size(size, kernel, stride, padding, dilation):
     return (size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
 
 
-def suits(channels, filters, rows, columns, taps):
+def suits(batch, channels, filters, rows, columns, kernel, last):
     """As suits_pixels() says: others are oneDNN's."""
-    return filters >= 16 and columns >= 14 and rows * columns >= 64 and channels * taps >= 64
+    window, pixels = channels * kernel[0] * kernel[1], batch * rows * columns
+    if filters < 16 or window < 64:
+        return False
+    if last:
+        return pixels <= 4096 or (channels < 16 and window >= 96)
+    if columns >= 14 and rows * columns >= 64:
+        return True
+    return pixels * kernel[0] <= filters or (pixels <= 2048 and rows * columns >= 16)
 
 
-def cases(count):
+def cases(count, last):
     """Batch, channels, filters, height and width, window, stride, padding, dilation."""
     choose = random.Random(7)
     made = []
     while len(made) < count:
         channels, filters = choose.choice((1, 3, 9, 16, 65, 300)), choose.choice((16, 40, 64, 70))
-        size = choose.randint(3, 40), choose.randint(3, choose.choice((26, 90)))
+        size = choose.randint(2, 40), choose.randint(2, choose.choice((10, 26, 90)))
         kernel = choose.choice(((1, 1), (3, 3), (3, 5), (7, 7), (2, 1), (1, 9), (9, 9)))
         stride = choose.choice((1, 1, 2, 3)), choose.choice((1, 1, 2, 3))
         padding = tuple(choose.randint(0, 2 * length) for length in kernel)
         dilation = choose.choice((1, 1, 2)), choose.choice((1, 1, 2))
         rows, columns = map(result_size, size, kernel, stride, padding, dilation)
-        if rows > 0 and suits(channels, filters, rows, columns, kernel[0] * kernel[1]):
-            batch = choose.choice((1, 2, 5))
+        batch = choose.choice((1, 2, 5))
+        if min(rows, columns) > 0 and suits(batch, channels, filters, rows, columns, kernel, last):
             made.append((batch, channels, filters, size, kernel, stride, padding, dilation))
     return made
 
@@ -49,7 +56,18 @@ SPECIAL = [
     (1, 300, 70, (9, 14), (3, 3), (1, 1), (1, 1), (1, 2)),
     (1, 65, 16, (14, 14), (9, 9), (1, 1), (4, 4), (1, 1)),
     (1, 2200, 16, (4, 16), (1, 3), (1, 1), (0, 1), (1, 1)),
+    (3, 40, 16, (4, 4), (3, 3), (1, 1), (1, 1), (1, 1)),
+    (1, 33, 70, (2, 3), (3, 3), (1, 1), (1, 1), (1, 1)),
+    (1, 20, 300, (4, 5), (3, 5), (2, 1), (1, 2), (1, 1)),
+    (2, 15, 130, (6, 5), (3, 3), (2, 2), (1, 1), (2, 1)),
+    (1, 15, 130, (6, 9), (3, 3), (1, 3), (1, 1), (1, 2)),
+    (1, 600, 48, (2, 2), (3, 3), (1, 1), (1, 1), (1, 1)),
+    (8, 70, 33, (8, 8), (1, 1), (2, 2), (0, 0), (1, 1)),
 ]
+
+
+def last_too(tensor, wanted):
+    return tensor.to(memory_format=torch.channels_last) if wanted else tensor
 
 
 def agree(images, weights, bias=None, **window):
@@ -67,15 +85,19 @@ def agree(images, weights, bias=None, **window):
     torch.testing.assert_close(actual.cpu().double(), expected, rtol=2**-8, atol=2e-6)
 
 
-@pytest.mark.parametrize("case", cases(60) + SPECIAL, ids=str)
-def test_any_window(case):
+@pytest.mark.parametrize(
+    ("case", "last"),
+    [(case, last) for last in (False, True) for case in cases(60, last) + SPECIAL],
+    ids=str,
+)
+def test_any_window(case, last):
     batch, channels, filters, size, kernel, stride, padding, dilation = case
     weights = (
         numbers(filters, channels, *kernel, seed=18) / (channels * kernel[0] * kernel[1]) ** 0.5
     )
     agree(
-        numbers(batch, channels, *size),
-        weights,
+        last_too(numbers(batch, channels, *size), last),
+        last_too(weights, last and channels != 65),
         numbers(filters, seed=19) if (batch + channels) % 2 else None,
         stride=stride,
         padding=padding,
@@ -86,23 +108,26 @@ def test_any_window(case):
 @pytest.mark.parametrize("last", ["neither", "weights", "images", "both"])
 def test_layouts(last):
     images, weights = numbers(2, 32, 20, 30), numbers(48, 32, 3, 3, seed=18) / 17
-    if last in ("images", "both"):
-        images = images.to(memory_format=torch.channels_last)
-    if last in ("weights", "both"):
-        weights = weights.to(memory_format=torch.channels_last)
-    agree(images, weights, padding=1)
+    for size in (20, 7, 2):
+        agree(
+            last_too(images[..., :size, :size].contiguous(), last in ("images", "both")),
+            last_too(weights, last in ("weights", "both")),
+            padding=1,
+        )
 
 
 def test_long_sums_and_many_filters():
     agree(numbers(1, 600, 9, 16), numbers(200, 600, 3, 3, seed=18) / 73, padding=1)
 
 
-@pytest.mark.parametrize("width", [16, 33])
-def test_infinities_reach_the_pixels_that_see_them_and_no_others(width):
-    images = numbers(1, 32, 16, width)
+@pytest.mark.parametrize("width", [8, 16, 33])
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("channels", [13, 32])
+def test_infinities_reach_the_pixels_that_see_them_and_no_others(width, channels, last):
+    images = last_too(numbers(1, channels, 16, width), last)
     images[0, 3, 7, width - 1] = float("inf")
     images[0, 5, 0, 0] = float("nan")
-    weights = numbers(16, 32, 3, 3, seed=18)
+    weights = last_too(numbers(16, channels, 3, 3, seed=18), last)
     expected = F.conv2d(images.float(), weights.float(), padding=1)
     actual = F.conv2d(images.to("loom"), weights.to("loom"), padding=1).cpu()
     assert torch.equal(actual.isfinite(), expected.isfinite())
@@ -121,11 +146,14 @@ THREADS = """
 import hashlib, torch
 torch.manual_seed(3)
 digest = hashlib.sha256()
-for channels, size, kernel, stride in (32, 16, 3, 1), (32, 40, 3, 1), (3, 40, 7, 2), (70, 33, 3, 2):
-    x = torch.randn(3, channels, size, size, device="loom").bfloat16()
-    w = torch.randn(70, channels, kernel, kernel, device="loom").bfloat16()
-    y = torch.nn.functional.conv2d(x, w, padding=kernel // 2, stride=stride)
-    digest.update(y.cpu().view(torch.int16).numpy().tobytes())
+shapes = (32, 16, 3, 1), (32, 40, 3, 1), (3, 40, 7, 2), (70, 33, 3, 2), (60, 8, 3, 1), (60, 2, 3, 1)
+for channels, size, kernel, stride in shapes:
+    for layout in (torch.contiguous_format, torch.channels_last):
+        x = torch.randn(3, channels, size, size, device="loom").bfloat16()
+        w = torch.randn(70, channels, kernel, kernel, device="loom").bfloat16()
+        x, w = (tensor.to(memory_format=layout) for tensor in (x, w))
+        y = torch.nn.functional.conv2d(x, w, padding=kernel // 2, stride=stride)
+        digest.update(y.cpu().view(torch.int16).numpy().tobytes())
 print(digest.hexdigest())
 """
 

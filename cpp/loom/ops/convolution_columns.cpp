@@ -74,14 +74,15 @@ bool convolve_as_pixels(const at::Tensor& output, const at::Tensor& input, const
       return false;
     }
   }
-  // In channels_last oneDNN has nothing to reorder, and is as fast.
-  if (!output.is_contiguous() || !input.is_contiguous()) return false;
+  const bool last = has_points(output) && is_channels_last(input);
+  if (!last && (!output.is_contiguous() || !input.is_contiguous())) return false;
   if (!weight.is_contiguous() && !is_channels_last(weight)) return false;
   if (!can_multiply<c10::BFloat16>() || (bias.defined() && !bias.is_contiguous())) return false;
-  const Windows windows = windows_of(input, weight, output, steps);
-  if (!suits_pixels(windows, weight.size(0))) return false;
-  launch_convolution(convolve_pixels, output, input, weight, bias, windows,
-                     is_channels_last(weight));
+  Windows windows = windows_of(input, weight, output, steps);
+  windows.channels_last = last;
+  const bool weights_last = is_channels_last(weight);
+  if (!suits_pixels(windows, weight.size(0), weights_last)) return false;
+  launch_convolution(convolve_pixels, output, input, weight, bias, windows, weights_last);
   return true;
 }
 

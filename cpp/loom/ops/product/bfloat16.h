@@ -7,6 +7,7 @@
 
 #include <c10/util/BFloat16.h>
 
+#include <cstddef>
 #include <cstdint>
 
 namespace loom::ops {
@@ -20,5 +21,22 @@ void interleave(const std::uint16_t* first, const std::uint16_t* second, std::in
 /// in dot products of bfloat16, what is too small to be a normal number is 0.
 void store_sums(const float* sums, const c10::BFloat16* addend, std::int64_t count,
                 c10::BFloat16* to);
+
+/// Elements of a vector, for gather_rows().
+inline constexpr std::int64_t kVectorElements = 32;
+
+/// Some neighbours of a row that is put together, all in one vector of it.
+struct RowPiece {
+  std::ptrdiff_t offset;   ///< from the row's base to what would be the vector's first element
+  std::uint32_t elements;  ///< a bit for each element of the vector: those that the piece has
+  bool ends;               ///< it is the last piece of its vector
+};
+
+/// Puts `count` rows together, of pieces in their order: row i from base + i * step, at to + i *
+/// ld; elements that no piece has are 0. Nothing else is read. Requires: `ld` elements are as many
+/// vectors as the pieces make, or more.
+void gather_rows(const c10::BFloat16* base, std::int64_t step, std::int64_t count,
+                 const RowPiece* pieces, std::size_t piece_count, c10::BFloat16* to,
+                 std::int64_t ld);
 
 }  // namespace loom::ops

@@ -8,7 +8,7 @@
 namespace loom::ops {
 namespace {
 
-constexpr std::int64_t kLanes = 32;
+constexpr std::int64_t kLanes = kVectorElements;
 
 struct Orders {
   alignas(64) std::uint16_t low[kLanes], high[kLanes];
@@ -36,6 +36,30 @@ __m512i rounded_sums(__m512 low, __m512 high, __m512i addend) {
   low = _mm512_add_ps(low, to_float(_mm512_castsi512_si256(addend)));
   high = _mm512_add_ps(high, to_float(_mm512_extracti64x4_epi64(addend, 1)));
   return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low));
+}
+
+// One vector of each row.
+template <int kPieces>
+void gather_column(const c10::BFloat16* base, std::int64_t step, std::int64_t count,
+                   const RowPiece* pieces, c10::BFloat16* to, std::int64_t ld) {
+  for (std::int64_t i = 0; i < count; ++i, base += step, to += ld) {
+    __m512i row = _mm512_maskz_loadu_epi16(pieces[0].elements, base + pieces[0].offset);
+    for (int p = 1; p < kPieces; ++p) {
+      row = _mm512_mask_loadu_epi16(row, pieces[p].elements, base + pieces[p].offset);
+    }
+    _mm512_storeu_si512(to, row);
+  }
+}
+void gather_column(const c10::BFloat16* base, std::int64_t step, std::int64_t count,
+                   const RowPiece* pieces, const RowPiece* end, c10::BFloat16* to,
+                   std::int64_t ld) {
+  for (std::int64_t i = 0; i < count; ++i, base += step, to += ld) {
+    __m512i row = _mm512_setzero_si512();
+    for (const RowPiece* piece = pieces; piece != end; ++piece) {
+      row = _mm512_mask_loadu_epi16(row, piece->elements, base + piece->offset);
+    }
+    _mm512_storeu_si512(to, row);
+  }
 }
 
 }  // namespace
@@ -77,6 +101,32 @@ void store_sums(const float* sums, const c10::BFloat16* addend, std::int64_t cou
   const __m512 high =
       _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask >> 16), sums + i + kLanes / 2);
   _mm512_mask_storeu_epi16(to + i, mask, rounded_sums(low, high, added));
+}
+
+// A load for each piece and a store for each vector: copying the pieces one by one stores most
+// lines twice. Vector by vector, so that what a piece has stays in a mask register.
+void gather_rows(const c10::BFloat16* base, std::int64_t step, std::int64_t count,
+                 const RowPiece* pieces, std::size_t piece_count, c10::BFloat16* to,
+                 std::int64_t ld) {
+  for (const RowPiece* const end = pieces + piece_count; pieces != end; to += kLanes) {
+    const RowPiece* next = pieces;
+    while (!next->ends) ++next;
+    ++next;
+    switch (next - pieces) {
+      case 1:
+        gather_column<1>(base, step, count, pieces, to, ld);
+        break;
+      case 2:
+        gather_column<2>(base, step, count, pieces, to, ld);
+        break;
+      case 3:
+        gather_column<3>(base, step, count, pieces, to, ld);
+        break;
+      default:
+        gather_column(base, step, count, pieces, next, to, ld);
+    }
+    pieces = next;
+  }
 }
 
 }  // namespace loom::ops

@@ -6,5 +6,7 @@ namespace loom::ops {
 
 void interleave(const std::uint16_t*, const std::uint16_t*, std::int64_t, std::uint32_t*) {}
 void store_sums(const float*, const c10::BFloat16*, std::int64_t, c10::BFloat16*) {}
+void gather_rows(const c10::BFloat16*, std::int64_t, std::int64_t, const RowPiece*, std::size_t,
+                 c10::BFloat16*, std::int64_t) {}
 
 }  // namespace loom::ops

@@ -4,76 +4,60 @@
 #include "loom/ops/product/bfloat16.h"
 #include "loom/ops/product/convolve_parts.h"
 #include "loom/ops/product/multiply.h"
+#include "loom/ops/product/pixel_rows.h"
 
 #include <algorithm>
-#include <cstring>
+#include <vector>
 
 namespace loom::ops {
 namespace {
 
 using c10::BFloat16;
 
-// A block kernel adds up at least so many elements at a time, or windows are gathered.
-constexpr std::int64_t kLeastRun = 32;
 // Rows of so many pixels are a tile each: shorter ones are multiplied together with what lies
 // between them.
 constexpr std::int64_t kLongRow = 28;
-// Where oneDNN is as fast or faster.
-constexpr std::int64_t kFewestFilters = 16, kShortestRow = 14, kFewestPixels = 64;
-constexpr std::int64_t kShortestSum = 64;
+// Beyond these oneDNN is as fast or faster: it reorders weights in every call, but in channels_last
+// nothing else.
+constexpr std::int64_t kFewestFilters = 16, kShortestSum = 64;
+constexpr std::int64_t kSmallPlane = 64, kSmallestPlane = 16, kMostPixelsOfSmall = 2048;
+constexpr std::int64_t kMostPixelsLast = 4096;
+// First layers.
+constexpr std::int64_t kFewChannels = 16, kShortestSumOfFew = 96;
 // Multiply-adds of a block, twice as fast as float32's.
 constexpr double kPixelBlockWork = 4 * kBlockWork;
 constexpr std::int64_t kFewImages = 4;
 // Weights that are put in order, and inner elements that are packed, at a time.
 constexpr std::int64_t kOrderedAtOnce = 4096;
 constexpr std::int64_t kPackedAtOnce = 64;
-constexpr std::int64_t kLineElements = 64 / sizeof(BFloat16);
 
-const Scratch t_weights, t_panels, t_rows, t_gathered, t_sums, t_rounded;
+const Scratch t_weights, t_panels, t_gathered, t_sums, t_rounded;
 
 std::uint16_t* bits(BFloat16* data) { return reinterpret_cast<std::uint16_t*>(data); }
 const std::uint16_t* bits(const BFloat16* data) {
   return reinterpret_cast<const std::uint16_t*>(data);
 }
 
-std::int64_t even(std::int64_t count) { return (count + 1) / 2 * 2; }
+/// Putting a few windows together channel by channel is less work than putting the weights in the
+/// order of pixels.
+bool goes_by_channels(const Windows& windows, std::int64_t filters, bool weights_last) {
+  return !windows.channels_last && !weights_last && windows.pixels() * windows.y.kernel <= filters;
+}
 
-struct Problem {
-  BFloat16* result;
-  const BFloat16 *images, *weights, *bias;
-  std::int64_t filters;
-  bool weights_last;
-  Windows windows;
-
-  [[nodiscard]] std::int64_t channels() const noexcept { return windows.channels; }
-  /// Pixels of a row with its padding: what the windows of a row of the result see.
-  [[nodiscard]] std::int64_t pitch() const noexcept {
-    const WindowAxis& x = windows.x;
-    return (x.result - 1) * x.stride + (x.kernel - 1) * x.dilation + 1;
-  }
-  /// Elements side by side that a pixel of the result sees of one row.
-  [[nodiscard]] std::int64_t run() const noexcept {
-    return windows.x.dilation == 1 ? windows.x.kernel * channels() : channels();
-  }
-  /// Whether windows are copied together, because their runs are short.
-  [[nodiscard]] bool gathers() const noexcept { return run() % 2 != 0 || run() < kLeastRun; }
-  [[nodiscard]] std::int64_t inner() const noexcept { return even(windows.rows()); }
-};
-
-/// The weights of all filters, in panels; their inner order is y, x, channel.
-const BFloat16* pack_weights(Grid& grid, const Problem& p) {
+/// The weights of all filters, in panels; their inner order is that of windows.
+const BFloat16* pack_weights(Grid& grid, const PixelProblem& p) {
   const std::int64_t channels = p.channels(), taps = p.windows.taps(), all = p.windows.rows();
   const std::int64_t inner = p.inner();
   const BFloat16* from = p.weights;
   // Pairs are packed as one number.
   const bool aligned = reinterpret_cast<std::uintptr_t>(from) % (2 * sizeof(BFloat16)) == 0;
-  if (!p.weights_last || inner != all || !aligned) {
+  if ((!p.weights_last && !p.by_channels) || inner != all || !aligned) {
     BFloat16* to = t_weights.get<BFloat16>(p.filters * inner);
     const Blocks filters(p.filters, std::max<std::int64_t>(kOrderedAtOnce / all, 1));
     grid.run_by_any(filters.count(), [&](std::int64_t index) {
       for (std::int64_t f = filters[index].first; f < filters[index].last; ++f) {
         BFloat16* row = to + f * inner;
-        if (p.weights_last) {
+        if (p.weights_last || p.by_channels) {
           std::copy_n(p.weights + f * all, all, row);
         } else {
           transpose(channels, taps, bits(p.weights + f * all), taps, bits(row), channels);
@@ -93,81 +77,19 @@ const BFloat16* pack_weights(Grid& grid, const Problem& p) {
   return panels;
 }
 
-/// Lines of memory that are about to be written or read.
-template <bool kWrites>
-void prefetch(const BFloat16* from, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; i += kLineElements) __builtin_prefetch(from + i, kWrites);
-  if (count > 0) __builtin_prefetch(from + count - 1, kWrites);
-}
-
-/// Rows of one image with their padding, pixel by pixel with all channels, in memory of the thread.
-class ImageRows {
- public:
-  ImageRows(const Problem& p, std::int64_t image, std::int64_t first, std::int64_t count)
-      : p_(p),
-        image_(p.images + image * p.channels() * p.windows.plane()),
-        first_(first),
-        count_(count),
-        row_elements_(p.pitch() * p.channels()),
-        begin_(std::clamp<std::int64_t>(p.windows.x.padding, 0, p.pitch())),
-        end_(std::clamp(p.windows.x.size + p.windows.x.padding, begin_, p.pitch())),
-        // What is copied may be a vector longer than a run.
-        to_(t_rows.get<BFloat16>(count * row_elements_ + kPanel)) {}
-
-  /// Makes the rows before `end` that have not been made, and fetches those that come after.
-  void make(std::int64_t end) {
-    for (; made_ < end; ++made_) {
-      BFloat16* row = to_ + made_ * row_elements_;
-      const bool inside = is_inside(made_);
-      const std::int64_t from = inside ? begin_ : p_.pitch(), to = inside ? end_ : p_.pitch();
-      clear(row, 0, from);
-      if (to > from) copy(made_, row + from * p_.channels());
-      clear(row, to, p_.pitch());
-    }
-    for (; fetched_ < std::min(end + p_.windows.y.stride, count_); ++fetched_) {
-      if (fetched_ < made_ || !is_inside(fetched_)) continue;
-      for (std::int64_t c = 0; c < p_.channels(); ++c) {
-        prefetch<false>(source(fetched_) + c * p_.windows.plane(), end_ - begin_);
-      }
-    }
-  }
-  [[nodiscard]] const BFloat16* pixel(std::int64_t row, std::int64_t x) const noexcept {
-    return to_ + row * row_elements_ + x * p_.channels();
-  }
-
- private:
-  [[nodiscard]] bool is_inside(std::int64_t row) const noexcept {
-    return first_ + row >= 0 && first_ + row < p_.windows.y.size;
-  }
-  /// The first channel of what the image has of a row.
-  [[nodiscard]] const BFloat16* source(std::int64_t row) const noexcept {
-    const WindowAxis& x = p_.windows.x;
-    const std::int64_t pixel = (first_ + row) * x.size + begin_ - x.padding;
-    return image_ + pixel;
-  }
-  void clear(BFloat16* row, std::int64_t from, std::int64_t to) const {
-    const auto bytes = static_cast<std::size_t>((to - from) * p_.channels()) * sizeof(BFloat16);
-    std::memset(static_cast<void*>(row + from * p_.channels()), 0, bytes);
-  }
-  void copy(std::int64_t row, BFloat16* to) const {
-    transpose(p_.channels(), end_ - begin_, bits(source(row)), p_.windows.plane(), bits(to),
-              p_.channels());
-  }
-
-  const Problem& p_;
-  const BFloat16* const image_;
-  const std::int64_t first_, count_, row_elements_, begin_, end_;
-  BFloat16* const to_;
-  std::int64_t made_ = 0, fetched_ = 0;
+/// What the bands have in common.
+struct BandOperands {
+  const BFloat16* panels;        ///< of the weights
+  std::vector<RowPiece> pieces;  ///< of a window, if it is gathered
 };
 
 /// Some rows of one image's result.
 class Band {
  public:
-  Band(const Problem& p, const BFloat16* panels, std::int64_t image, std::int64_t first,
+  Band(const PixelProblem& p, const BandOperands& operands, std::int64_t image, std::int64_t first,
        std::int64_t count)
       : p_(p),
-        panels_(panels),
+        operands_(operands),
         image_(image),
         first_(first),
         count_(count),
@@ -206,13 +128,13 @@ class Band {
     const BFloat16* gathered = p_.gathers() ? gather(at, count) : nullptr;
     for (std::int64_t f = 0; f < p_.filters; f += kPanel) {
       const std::int64_t filters = std::min(kPanel, p_.filters - f);
-      const BFloat16* panel = panels_ + f / kPanel * panel_step<BFloat16>(inner);
+      const BFloat16* panel = operands_.panels + f / kPanel * panel_step<BFloat16>(inner);
       fetch_result(at, count, pitch, f, filters);
       if (gathered != nullptr) {
         for (std::int64_t k = 0; k < inner; k += kMaxInner<BFloat16>) {
           const std::int64_t depth = std::min(kMaxInner<BFloat16>, inner - k);
-          multiply_panel({gathered + k, count, depth, inner, 1}, panel + k * kPanel, filters, sums,
-                         kPanel, k > 0);
+          multiply_panel({gathered + k, count, depth, p_.gathered_step(), 1}, panel + k * kPanel,
+                         filters, sums, kPanel, k > 0);
         }
       } else {
         multiply_runs(at, count, panel, filters, sums);
@@ -239,36 +161,18 @@ class Band {
     }
   }
 
-  // Short runs as a whole vector: what is beyond their end is overwritten by the next.
-  static void copy_run(const BFloat16* from, std::int64_t run, BFloat16* to) {
-    if (run <= kLineElements) {
-      std::memcpy(static_cast<void*>(to), from, kLineElements * sizeof(BFloat16));
-    } else {
-      std::copy_n(from, run, to);
-    }
-  }
-
   // Whole windows, one after the other.
   const BFloat16* gather(std::int64_t at, std::int64_t count) const {
     const WindowAxis &y = p_.windows.y, &x = p_.windows.x;
-    const std::int64_t inner = p_.inner(), run = p_.run(), width = x.result;
-    const std::int64_t runs = x.dilation == 1 ? 1 : x.kernel;
-    BFloat16* to = t_gathered.get<BFloat16>(kTileRows * inner + kPanel);
-    const std::int64_t next_row = y.dilation * p_.pitch() * p_.channels();
-    const std::int64_t next_run = x.dilation * p_.channels(), step = x.stride * p_.channels();
+    const std::int64_t width = x.result, ld = p_.gathered_step();
+    BFloat16* to = t_gathered.get<BFloat16>(kTileRows * ld);
     for (std::int64_t i = 0; i < count;) {
       const std::int64_t row = (at + i) / width, pixel = (at + i) % width;
-      const std::int64_t last = std::min(count, i + width - pixel);
-      const BFloat16* from = rows_.pixel(row * y.stride, pixel * x.stride);
-      for (; i < last; ++i, from += step) {
-        BFloat16* window = to + i * inner;
-        for (std::int64_t k = 0; k < y.kernel; ++k) {
-          for (std::int64_t r = 0; r < runs; ++r, window += run) {
-            copy_run(from + k * next_row + r * next_run, run, window);
-          }
-        }
-        std::fill(window, to + (i + 1) * inner, BFloat16(0.F));
-      }
+      const std::int64_t pixels = std::min(count - i, width - pixel);
+      gather_rows(rows_.pixel(row * y.stride, pixel * x.stride),
+                  x.stride * (p_.by_channels ? 1 : p_.channels()), pixels, operands_.pieces.data(),
+                  operands_.pieces.size(), to + i * ld, ld);
+      i += pixels;
     }
     return to;
   }
@@ -283,31 +187,39 @@ class Band {
   // While the product runs.
   void fetch_result(std::int64_t at, std::int64_t count, std::int64_t pitch, std::int64_t filter,
                     std::int64_t filters) const {
-    const std::int64_t plane = p_.windows.result_plane(), first = first_pixel(at, pitch);
-    const std::int64_t pixels = first_pixel(at + count, pitch) - first;
-    const BFloat16* to = p_.result + (image_ * p_.filters + filter) * plane + first;
-    for (std::int64_t f = 0; f < filters; ++f) prefetch<true>(to + f * plane, pixels);
+    const std::int64_t first = first_pixel(at, pitch), last = first_pixel(at + count, pitch);
+    if (p_.last()) {
+      for (std::int64_t pixel = first; pixel < last; ++pixel) {
+        prefetch<true>(p_.result_at(image_, pixel, filter), filters);
+      }
+      return;
+    }
+    for (std::int64_t f = filter; f < filter + filters; ++f) {
+      prefetch<true>(p_.result_at(image_, first, f), last - first);
+    }
   }
 
   void store(const float* sums, std::int64_t at, std::int64_t count, std::int64_t pitch,
              std::int64_t filter, std::int64_t filters) const {
-    const std::int64_t width = p_.windows.x.result, plane = p_.windows.result_plane();
+    const std::int64_t width = p_.windows.x.result;
     const BFloat16* bias = p_.bias != nullptr ? p_.bias + filter : nullptr;
     // Pixels of the tile are neighbours in the result, also from one row to the next.
     const std::int64_t first = first_pixel(at, pitch);
-    BFloat16* rounded = t_rounded.get<BFloat16>(kTileRows * kPanel);
+    BFloat16* to = p_.result_at(image_, first, filter);
+    BFloat16* rounded = p_.last() ? to : t_rounded.get<BFloat16>(kTileRows * kPanel);
+    const std::int64_t step = p_.last() ? p_.filters : kPanel;
     std::int64_t pixels = 0;
     for (std::int64_t i = 0; i < count; ++i) {
       if ((at + i) % pitch >= width) continue;
-      store_sums(sums + i * kPanel, bias, filters, rounded + pixels * kPanel);
+      store_sums(sums + i * kPanel, bias, filters, rounded + pixels * step);
       ++pixels;
     }
-    BFloat16* to = p_.result + (image_ * p_.filters + filter) * plane + first;
-    transpose(pixels, filters, bits(rounded), kPanel, bits(to), plane);
+    if (p_.last()) return;
+    transpose(pixels, filters, bits(rounded), kPanel, bits(to), p_.windows.result_plane());
   }
 
-  const Problem& p_;
-  const BFloat16* panels_;
+  const PixelProblem& p_;
+  const BandOperands& operands_;
   const std::int64_t image_, first_, count_;
   ImageRows rows_;
 };
@@ -318,18 +230,31 @@ BFloat16* elements(const TensorRef& tensor) {
 
 }  // namespace
 
-bool suits_pixels(const Windows& windows, std::int64_t filters) {
-  return filters >= kFewestFilters && windows.x.result >= kShortestRow &&
-         windows.result_plane() >= kFewestPixels && windows.rows() >= kShortestSum;
+bool suits_pixels(const Windows& windows, std::int64_t filters, bool weights_last) {
+  if (filters < kFewestFilters || windows.rows() < kShortestSum) return false;
+  const std::int64_t pixels = windows.pixels(), plane = windows.result_plane();
+  if (windows.channels_last) {
+    return pixels <= kMostPixelsLast ||
+           (windows.channels < kFewChannels && windows.rows() >= kShortestSumOfFew);
+  }
+  if (windows.x.result >= kShortestRow && plane >= kSmallPlane) return true;
+  return goes_by_channels(windows, filters, weights_last) ||
+         (pixels <= kMostPixelsOfSmall && plane >= kSmallestPlane);
 }
 
 void convolve_pixels(Grid& grid, const TensorRef& result, const TensorRef& images,
                      const TensorRef& weights, const TensorRef& bias, const Windows& windows,
                      bool weights_last) {
-  const Problem p{elements(result), elements(images),   elements(weights),
-                  elements(bias),   weights.sizes()[0], weights_last,
-                  windows};
-  const BFloat16* panels = pack_weights(grid, p);
+  const PixelProblem p{elements(result),
+                       elements(images),
+                       elements(weights),
+                       elements(bias),
+                       weights.sizes()[0],
+                       weights_last,
+                       windows,
+                       goes_by_channels(windows, weights.sizes()[0], weights_last)};
+  const BandOperands operands{pack_weights(grid, p),
+                              p.gathers() ? window_pieces(p) : std::vector<RowPiece>{}};
   const double row = work(windows.x.result, windows.rows(), p.filters);
   const auto wanted = static_cast<std::int64_t>(kPixelBlockWork / row);
   // A few images are cut even if they are small.
@@ -339,8 +264,13 @@ void convolve_pixels(Grid& grid, const TensorRef& result, const TensorRef& image
     const MatrixUnitScope<BFloat16> scope;
     const Blocks::Range range = bands[index % bands.count()];
     const std::int64_t image = index / bands.count(), width = windows.x.result;
-    Band(p, panels, image, range.first, range.count()).run();
-    grid.finish(image * p.filters, p.filters, range.first * width, range.count() * width);
+    Band(p, operands, image, range.first, range.count()).run();
+    if (p.last()) {
+      grid.finish((image * windows.y.result + range.first) * width, range.count() * width, 0,
+                  p.filters);
+    } else {
+      grid.finish(image * p.filters, p.filters, range.first * width, range.count() * width);
+    }
   });
 }
 
