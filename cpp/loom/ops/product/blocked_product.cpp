@@ -56,12 +56,25 @@ bool is_bias(const MatrixView<const T>& addend, double beta) {
   return addend.row_stride == 0 && addend.column_stride == 1 && beta == 1;
 }
 
+/// The same of the transposed product: a column that is added to all columns.
+template <class T>
+bool is_turned_bias(const MatrixView<const T>& addend, double beta) {
+  return addend.column_stride == 0 && beta == 1;
+}
+
 // Puts beta * addend where the product will be added.
 template <class T>
 void initialise(const MatrixView<const T>& addend, double beta, float* to, std::int64_t ld) {
   if (is_bias(addend, beta)) {
     std::copy_n(addend.data, addend.columns, to);
     for (std::int64_t i = 1; i < addend.rows; ++i) std::copy_n(to, addend.columns, to + i * ld);
+    return;
+  }
+  if (is_turned_bias(addend, beta)) {
+    for (std::int64_t i = 0; i < addend.rows; ++i) {
+      const auto value = static_cast<float>(addend.data[i * addend.row_stride]);
+      std::fill_n(to + i * ld, addend.columns, value);
+    }
     return;
   }
   const at::Tensor sum = alias(MatrixView<float>{to, addend.rows, addend.columns, ld, 1});
@@ -309,7 +322,8 @@ template <class T>
 RunBy run_by(const Problem<T>& p) {
   const bool added = p.addend.first.data != nullptr && p.options.beta != 0;
   const bool plain = p.options.activation == ProductActivation::kNone &&
-                     (!added || is_bias(p.addend.first, p.options.beta));
+                     (!added || is_bias(p.addend.first, p.options.beta) ||
+                      is_turned_bias(p.addend.first, p.options.beta));
   return plain ? RunBy::kAny : RunBy::kDevice;
 }
 
