@@ -159,11 +159,13 @@ LAST = {
         6,
     ),
     "columns by pixels": ((2, 20, 40, 36), (70, 20, 3, 3), 2, 1),
-    "columns by filters, several groups": ((4, 33, 9, 9), (130, 33, 3, 3), 2, 1),
+    "columns by filters": ((4, 33, 9, 9), (130, 33, 3, 3), 2, 1),
+    "columns by filters, several groups": ((4, 33, 17, 17), (130, 33, 3, 3), 2, 1),
     "more rows than a panel has room for": ((3, 300, 5, 5), (40, 300, 3, 3), 1, 1),
     "long enough to be open": ((1, 256, 14, 14), (256, 256, 3, 3), 2, 1),
     "a first layer that is open": ((4, 3, 64, 64), (64, 3, 7, 7), 2, 3),
-    "few pixels": ((5, 130, 1, 1), (140, 130, 3, 3), 1, 1),
+    "inner products": ((1, 130, 2, 2), (140, 130, 3, 3), 1, 1),
+    "inner products, open": ((2, 300, 2, 2), (400, 300, 3, 3), 1, 1),
     "one weight a pair of channels": ((8, 64, 9, 9), (70, 64, 1, 1), 2, 0),
 }
 

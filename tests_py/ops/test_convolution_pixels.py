@@ -26,7 +26,9 @@ def suits(batch, channels, filters, rows, columns, kernel, last):
         return pixels <= 4096 or (channels < 16 and window >= 96)
     if columns >= 14 and rows * columns >= 64:
         return True
-    return pixels * kernel[0] <= filters or (pixels <= 2048 and rows * columns >= 16)
+    in_order = kernel == (1, 1) or channels == 1  # of the pixels, in either layout
+    few = pixels * kernel[0] <= filters and not in_order
+    return few or (pixels <= 2048 and rows * columns >= 16)
 
 
 def cases(count, last):
@@ -34,7 +36,10 @@ def cases(count, last):
     choose = random.Random(7)
     made = []
     while len(made) < count:
-        channels, filters = choose.choice((1, 3, 9, 16, 65, 300)), choose.choice((16, 40, 64, 70))
+        channels, filters = (
+            choose.choice((1, 3, 9, 16, 65, 300)),
+            choose.choice((16, 40, 64, 70, 600)),
+        )
         size = choose.randint(2, 40), choose.randint(2, choose.choice((10, 26, 90)))
         kernel = choose.choice(((1, 1), (3, 3), (3, 5), (7, 7), (2, 1), (1, 9), (9, 9)))
         stride = choose.choice((1, 1, 2, 3)), choose.choice((1, 1, 2, 3))
@@ -63,6 +68,9 @@ SPECIAL = [
     (1, 15, 130, (6, 9), (3, 3), (1, 3), (1, 1), (1, 2)),
     (1, 600, 48, (2, 2), (3, 3), (1, 1), (1, 1), (1, 1)),
     (8, 70, 33, (8, 8), (1, 1), (2, 2), (0, 0), (1, 1)),
+    (1, 40, 300, (3, 12), (2, 7), (1, 1), (0, 2), (1, 2)),
+    (1, 40, 300, (9, 1), (3, 3), (1, 5), (1, 3), (1, 1)),
+    (3, 30, 32, (12, 1), (3, 3), (1, 5), (1, 3), (1, 1)),
 ]
 
 

@@ -33,8 +33,9 @@ struct RowPiece {
 };
 
 /// Puts `count` rows together, of pieces in their order: row i from base + i * step, at to + i *
-/// ld; elements that no piece has are 0. Nothing else is read. Requires: `ld` elements are as many
-/// vectors as the pieces make, or more.
+/// ld; elements that no piece has are 0. Nothing else is read, whole vectors are stored. Requires:
+/// the pieces of a vector follow each other, the last piece ends its vector, and `ld` elements are
+/// as many vectors as the pieces make, or more.
 void gather_rows(const c10::BFloat16* base, std::int64_t step, std::int64_t count,
                  const RowPiece* pieces, std::size_t piece_count, c10::BFloat16* to,
                  std::int64_t ld);

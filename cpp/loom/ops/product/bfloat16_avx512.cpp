@@ -42,10 +42,17 @@ __m512i rounded_sums(__m512 low, __m512 high, __m512i addend) {
 template <int kPieces>
 void gather_column(const c10::BFloat16* base, std::int64_t step, std::int64_t count,
                    const RowPiece* pieces, c10::BFloat16* to, std::int64_t ld) {
-  for (std::int64_t i = 0; i < count; ++i, base += step, to += ld) {
-    __m512i row = _mm512_maskz_loadu_epi16(pieces[0].elements, base + pieces[0].offset);
+  // What is stored might be the pieces, for all that the compiler knows.
+  __mmask32 elements[kPieces];
+  const c10::BFloat16* from[kPieces];
+  for (int p = 0; p < kPieces; ++p) {
+    elements[p] = pieces[p].elements;
+    from[p] = base + pieces[p].offset;
+  }
+  for (std::int64_t i = 0; i < count; ++i, to += ld) {
+    __m512i row = _mm512_maskz_loadu_epi16(elements[0], from[0] + i * step);
     for (int p = 1; p < kPieces; ++p) {
-      row = _mm512_mask_loadu_epi16(row, pieces[p].elements, base + pieces[p].offset);
+      row = _mm512_mask_loadu_epi16(row, elements[p], from[p] + i * step);
     }
     _mm512_storeu_si512(to, row);
   }

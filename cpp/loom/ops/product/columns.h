@@ -6,6 +6,7 @@
 // They are made piece by piece, where a product is about to read them. Thread: any; a Columns is
 // not changed by its use.
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -14,6 +15,16 @@ namespace loom::ops {
 /// One direction of a two-dimensional convolution.
 struct WindowAxis {
   std::int64_t size = 1, result = 1, kernel = 1, stride = 1, padding = 0, dilation = 1;
+
+  /// What the windows of a row of the result see, with padding; of it the image has
+  /// [inside_begin(), inside_end()).
+  [[nodiscard]] std::int64_t seen() const noexcept {
+    return (result - 1) * stride + (kernel - 1) * dilation + 1;
+  }
+  [[nodiscard]] std::int64_t inside_begin() const noexcept { return std::min(padding, seen()); }
+  [[nodiscard]] std::int64_t inside_end() const noexcept {
+    return std::clamp(size + padding, inside_begin(), seen());
+  }
 };
 
 /// What the windows of a convolution see. Images are dense: image, channel, y, x; or, in

@@ -171,6 +171,15 @@ void run_dots(Grid& grid, const Problem& p) {
     float* dots = t_dots.get<float>(2 * pixels * count);
     multiply_vectors({vectors, pixels, inner, inner, 1},
                      p.weight_rows().part(range.first, 0, count, inner), dots, count);
+    if (p.windows.channels_last) {
+      for (std::int64_t i = 0; i < pixels; ++i) {
+        float* to = p.result + i * p.filters + range.first;
+        std::copy_n(dots + i * count, count, to);
+        for (std::int64_t f = 0; p.bias != nullptr && f < count; ++f)
+          to[f] += p.bias[range.first + f];
+      }
+      return finish(grid, p, 0, pixels, range);
+    }
     float* sums = dots + pixels * count;
     for (std::int64_t f = 0; f < count; ++f) {
       const float bias = p.bias != nullptr ? p.bias[range.first + f] : 0;

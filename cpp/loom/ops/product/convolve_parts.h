@@ -57,6 +57,16 @@ inline std::int64_t filters_of_block(std::int64_t count, double work) {
   return std::max<std::int64_t>(parts(parts(count, wanted), 16) * 16, 16);
 }
 
+/// Rows of one image's result, as many as are about `most_work` if each is so much work. A few
+/// images are cut even if they are small.
+inline Blocks bands_of(const Windows& windows, double row_work, double most_work) {
+  constexpr std::int64_t kFewImages = 4;
+  const std::int64_t rows = windows.y.result;
+  const std::int64_t most = parts(rows, parts(kFewImages, windows.images));
+  return Blocks(rows,
+                std::clamp<std::int64_t>(static_cast<std::int64_t>(most_work / row_work), 1, most));
+}
+
 /// All columns, in panels of kPanel pixels with a row for each of windows.rows().
 void make_panels(Grid& grid, const Windows& windows, const float* images, float* to);
 

@@ -22,11 +22,12 @@ constexpr std::int64_t kLongRow = 28;
 constexpr std::int64_t kFewestFilters = 16, kShortestSum = 64;
 constexpr std::int64_t kSmallPlane = 64, kSmallestPlane = 16, kMostPixelsOfSmall = 2048;
 constexpr std::int64_t kMostPixelsLast = 4096;
+// Packed weights stay in memory for the next call: more are not packed for a few pixels.
+constexpr std::int64_t kFewPixels = 256, kMostWeightsOfFew = 8 << 20;
 // First layers.
 constexpr std::int64_t kFewChannels = 16, kShortestSumOfFew = 96;
 // Multiply-adds of a block, twice as fast as float32's.
 constexpr double kPixelBlockWork = 4 * kBlockWork;
-constexpr std::int64_t kFewImages = 4;
 // Weights that are put in order, and inner elements that are packed, at a time.
 constexpr std::int64_t kOrderedAtOnce = 4096;
 constexpr std::int64_t kPackedAtOnce = 64;
@@ -106,13 +107,14 @@ class Band {
     } else if (width >= kLongRow || p_.windows.y.stride != 1 || p_.windows.x.stride != 1) {
       for (std::int64_t y = 0; y < count_; ++y) {
         for (std::int64_t x = 0; x < width; x += kTileRows) {
-          multiply_tile(y * p_.pitch() + x, std::min(kTileRows, width - x), p_.pitch());
+          multiply_tile(y * p_.windows.x.seen() + x, std::min(kTileRows, width - x),
+                        p_.windows.x.seen());
         }
       }
     } else {
-      const std::int64_t all = (count_ - 1) * p_.pitch() + width;
+      const std::int64_t all = (count_ - 1) * p_.windows.x.seen() + width;
       for (std::int64_t at = 0; at < all; at += kTileRows) {
-        multiply_tile(at, std::min(kTileRows, all - at), p_.pitch());
+        multiply_tile(at, std::min(kTileRows, all - at), p_.windows.x.seen());
       }
     }
   }
@@ -151,8 +153,8 @@ class Band {
     const std::int64_t runs = x.dilation == 1 ? 1 : x.kernel;
     for (std::int64_t tap = 0; tap < y.kernel * runs; ++tap) {
       const std::int64_t k = tap / runs, shift = tap % runs * x.dilation;
-      const std::int64_t row = at / p_.pitch() * y.stride + k * y.dilation;
-      const BFloat16* from = rows_.pixel(row, at % p_.pitch() * x.stride + shift);
+      const std::int64_t row = at / p_.windows.x.seen() * y.stride + k * y.dilation;
+      const BFloat16* from = rows_.pixel(row, at % p_.windows.x.seen() * x.stride + shift);
       for (std::int64_t i = 0; i < run; i += kMaxInner<BFloat16>) {
         const std::int64_t depth = std::min(kMaxInner<BFloat16>, run - i);
         multiply_panel({from + i, count, depth, step, 1}, panel + (tap * run + i) * kPanel, filters,
@@ -165,7 +167,7 @@ class Band {
   const BFloat16* gather(std::int64_t at, std::int64_t count) const {
     const WindowAxis &y = p_.windows.y, &x = p_.windows.x;
     const std::int64_t width = x.result, ld = p_.gathered_step();
-    BFloat16* to = t_gathered.get<BFloat16>(kTileRows * ld);
+    BFloat16* to = t_gathered.get<BFloat16>(std::min(kTileRows, count_ * width) * ld);
     for (std::int64_t i = 0; i < count;) {
       const std::int64_t row = (at + i) / width, pixel = (at + i) % width;
       const std::int64_t pixels = std::min(count - i, width - pixel);
@@ -190,12 +192,12 @@ class Band {
     const std::int64_t first = first_pixel(at, pitch), last = first_pixel(at + count, pitch);
     if (p_.last()) {
       for (std::int64_t pixel = first; pixel < last; ++pixel) {
-        prefetch<true>(p_.result_at(image_, pixel, filter), filters);
+        prefetch_lines<true>(p_.result_at(image_, pixel, filter), filters);
       }
       return;
     }
     for (std::int64_t f = filter; f < filter + filters; ++f) {
-      prefetch<true>(p_.result_at(image_, first, f), last - first);
+      prefetch_lines<true>(p_.result_at(image_, first, f), last - first);
     }
   }
 
@@ -233,11 +235,12 @@ BFloat16* elements(const TensorRef& tensor) {
 bool suits_pixels(const Windows& windows, std::int64_t filters, bool weights_last) {
   if (filters < kFewestFilters || windows.rows() < kShortestSum) return false;
   const std::int64_t pixels = windows.pixels(), plane = windows.result_plane();
+  if (pixels <= kFewPixels && windows.rows() * filters > kMostWeightsOfFew) return false;
   if (windows.channels_last) {
     return pixels <= kMostPixelsLast ||
            (windows.channels < kFewChannels && windows.rows() >= kShortestSumOfFew);
   }
-  if (windows.x.result >= kShortestRow && plane >= kSmallPlane) return true;
+  if (windows.x.result >= kShortestPixelRow && plane >= kSmallPlane) return true;
   return goes_by_channels(windows, filters, weights_last) ||
          (pixels <= kMostPixelsOfSmall && plane >= kSmallestPlane);
 }
@@ -256,10 +259,7 @@ void convolve_pixels(Grid& grid, const TensorRef& result, const TensorRef& image
   const BandOperands operands{pack_weights(grid, p),
                               p.gathers() ? window_pieces(p) : std::vector<RowPiece>{}};
   const double row = work(windows.x.result, windows.rows(), p.filters);
-  const auto wanted = static_cast<std::int64_t>(kPixelBlockWork / row);
-  // A few images are cut even if they are small.
-  const std::int64_t most = parts(windows.y.result, parts(kFewImages, windows.images));
-  const Blocks bands(windows.y.result, std::clamp<std::int64_t>(wanted, 1, most));
+  const Blocks bands = bands_of(windows, row, kPixelBlockWork);
   grid.run_by_any(windows.images * bands.count(), [&](std::int64_t index) {
     const MatrixUnitScope<BFloat16> scope;
     const Blocks::Range range = bands[index % bands.count()];

@@ -12,8 +12,7 @@ namespace {
 // With as many channels columns are as fast, with more pixels oneDNN is.
 constexpr std::int64_t kMostChannels = 15, kMostPixels = 8192;
 // A product of so short runs, or of so few pixels, reads and writes more sums than it multiplies.
-constexpr std::int64_t kShortestRun = 8, kShortestRow = 16;
-constexpr std::int64_t kFewImages = 4;
+constexpr std::int64_t kShortestRun = 8, kFewestPixels = 16;
 
 const Scratch t_panels, t_rows;
 
@@ -23,10 +22,6 @@ struct Problem {
   std::int64_t filters;
   Windows windows;
 
-  /// Pixels of a row with its padding: what the windows of a row of the result see.
-  [[nodiscard]] std::int64_t pitch() const noexcept {
-    return (windows.x.result - 1) * windows.x.stride + windows.x.kernel;
-  }
   [[nodiscard]] std::int64_t run() const noexcept { return windows.x.kernel * windows.channels; }
 };
 
@@ -42,10 +37,9 @@ const float* pack_filters(const Problem& p) {
 const float* pad_rows(const Problem& p, std::int64_t image, std::int64_t first,
                       std::int64_t count) {
   const WindowAxis &y = p.windows.y, &x = p.windows.x;
-  const std::int64_t channels = p.windows.channels, row = p.pitch() * channels;
+  const std::int64_t channels = p.windows.channels, row = x.seen() * channels;
   // Padding, then pixels of the image, then padding again.
-  const std::int64_t begin = std::clamp<std::int64_t>(x.padding, 0, p.pitch());
-  const std::int64_t end = std::clamp(x.size + x.padding, begin, p.pitch());
+  const std::int64_t begin = x.inside_begin(), end = x.inside_end();
   float* rows = t_rows.get<float>(count * row);
   for (std::int64_t i = 0; i < count; ++i) {
     float* to = rows + i * row;
@@ -66,7 +60,7 @@ const float* pad_rows(const Problem& p, std::int64_t image, std::int64_t first,
 void multiply_pixels(const Problem& p, const float* panels, const float* seen, std::int64_t pixels,
                      float* result) {
   const WindowAxis& y = p.windows.y;
-  const std::int64_t run = p.run(), row = y.dilation * p.pitch() * p.windows.channels;
+  const std::int64_t run = p.run(), row = y.dilation * p.windows.x.seen() * p.windows.channels;
   const std::int64_t step = p.windows.x.stride * p.windows.channels;
   for (std::int64_t f = 0; f < p.filters; f += kPanel) {
     const std::int64_t filters = std::min(kPanel, p.filters - f);
@@ -89,7 +83,8 @@ void run_band(const Problem& p, const float* panels, std::int64_t image, Blocks:
   const std::int64_t seen_rows = (band.count() - 1) * y.stride + (y.kernel - 1) * y.dilation + 1;
   const float* rows = pad_rows(p, image, band.first * y.stride - y.padding, seen_rows);
   for (std::int64_t row = band.first; row < band.last; ++row) {
-    const float* seen = rows + (row - band.first) * y.stride * p.pitch() * p.windows.channels;
+    const float* seen =
+        rows + (row - band.first) * y.stride * p.windows.x.seen() * p.windows.channels;
     float* result = p.result + (image * y.result + row) * x.result * p.filters;
     for (std::int64_t at = 0; at < x.result; at += kTileRows) {
       multiply_pixels(p, panels, seen + at * x.stride * p.windows.channels,
@@ -107,7 +102,7 @@ float* elements(const TensorRef& tensor) {
 bool suits_runs(const Windows& windows) {
   return windows.channels <= kMostChannels && windows.pixels() <= kMostPixels &&
          windows.x.dilation == 1 && windows.x.kernel * windows.channels >= kShortestRun &&
-         windows.x.result >= kShortestRow;
+         windows.x.result >= kFewestPixels;
 }
 
 void convolve_runs(Grid& grid, const TensorRef& result, const TensorRef& images,
@@ -116,10 +111,7 @@ void convolve_runs(Grid& grid, const TensorRef& result, const TensorRef& images,
                   elements(bias),   weights.sizes()[0], windows};
   const float* panels = pack_filters(p);
   const double row = work(windows.x.result, windows.rows(), p.filters);
-  const auto wanted = static_cast<std::int64_t>(kBlockWork / row);
-  // A few images are cut even if they are small.
-  const std::int64_t most = parts(windows.y.result, parts(kFewImages, windows.images));
-  const Blocks bands(windows.y.result, std::clamp<std::int64_t>(wanted, 1, most));
+  const Blocks bands = bands_of(windows, row, kBlockWork);
   grid.run_by_any(windows.images * bands.count(), [&](std::int64_t index) {
     const Blocks::Range band = bands[index % bands.count()];
     const std::int64_t image = index / bands.count();

@@ -27,7 +27,7 @@ std::int64_t PixelProblem::run() const noexcept {
 }
 
 bool PixelProblem::gathers() const noexcept {
-  return by_channels || run() % 2 != 0 || run() < kLeastRun || windows.x.result < kShortestRow;
+  return by_channels || run() % 2 != 0 || run() < kLeastRun || windows.x.result < kShortestPixelRow;
 }
 
 ImageRows::ImageRows(const PixelProblem& p, std::int64_t image, std::int64_t first,
@@ -36,9 +36,9 @@ ImageRows::ImageRows(const PixelProblem& p, std::int64_t image, std::int64_t fir
       image_(p.images + image * p.channels() * p.windows.plane()),
       first_(first),
       count_(count),
-      row_elements_(p.pitch() * p.channels()),
-      begin_(std::clamp<std::int64_t>(p.windows.x.padding, 0, p.pitch())),
-      end_(std::clamp(p.windows.x.size + p.windows.x.padding, begin_, p.pitch())),
+      row_elements_(p.windows.x.seen() * p.channels()),
+      begin_(p.windows.x.inside_begin()),
+      end_(p.windows.x.inside_end()),
       to_(t_rows.get<BFloat16>(count * row_elements_)) {}
 
 void ImageRows::make(std::int64_t end) {
@@ -51,8 +51,9 @@ void ImageRows::make(std::int64_t end) {
   }
 }
 
+/// Whether the image has some of a row.
 bool ImageRows::is_inside(std::int64_t row) const noexcept {
-  return first_ + row >= 0 && first_ + row < p_.windows.y.size;
+  return first_ + row >= 0 && first_ + row < p_.windows.y.size && begin_ < end_;
 }
 
 /// The first channel of what the image has of a row.
@@ -84,17 +85,18 @@ void ImageRows::make_channels(BFloat16* row, bool inside) const {
     return;
   }
   const BFloat16* from = source(made_);
-  for (std::int64_t c = 0; c < p_.channels(); ++c, from += p_.windows.plane(), row += p_.pitch()) {
+  for (std::int64_t c = 0; c < p_.channels();
+       ++c, from += p_.windows.plane(), row += p_.windows.x.seen()) {
     std::fill_n(row, begin_, BFloat16(0.F));
     std::copy_n(from, end_ - begin_, row + begin_);
-    std::fill(row + end_, row + p_.pitch(), BFloat16(0.F));
+    std::fill(row + end_, row + p_.windows.x.seen(), BFloat16(0.F));
   }
 }
 
 void ImageRows::fetch(std::int64_t row) const {
-  if (p_.last()) return prefetch<false>(source(row), (end_ - begin_) * p_.channels());
+  if (p_.last()) return prefetch_lines<false>(source(row), (end_ - begin_) * p_.channels());
   for (std::int64_t c = 0; c < p_.channels(); ++c) {
-    prefetch<false>(source(row) + c * p_.windows.plane(), end_ - begin_);
+    prefetch_lines<false>(source(row) + c * p_.windows.plane(), end_ - begin_);
   }
 }
 
@@ -102,14 +104,14 @@ std::vector<RowPiece> window_pieces(const PixelProblem& p) {
   const WindowAxis &y = p.windows.y, &x = p.windows.x;
   const std::int64_t run = p.run(), all = p.windows.rows();
   const std::int64_t runs = x.dilation == 1 ? 1 : x.kernel;  // of a row of the window
-  const std::int64_t row = p.pitch() * p.channels(), pixel = p.by_channels ? 1 : p.channels();
+  const std::int64_t row = x.seen() * p.channels(), pixel = p.by_channels ? 1 : p.channels();
   std::vector<RowPiece> pieces;
   for (std::int64_t at = 0; at < all;) {
     const std::int64_t index = at / run, lane = at % kVectorElements;
     const std::int64_t end = std::min((index + 1) * run, at - lane + kVectorElements);
     const std::int64_t line = index / runs, channel = line / y.kernel;  // 0 but for by_channels
-    const std::int64_t offset = line % y.kernel * y.dilation * row + channel * p.pitch() +
-                                index % runs * x.dilation * pixel;
+    const std::int64_t offset =
+        line % y.kernel * y.dilation * row + channel * x.seen() + index % runs * x.dilation * pixel;
     const std::uint32_t elements = (~std::uint32_t{0} >> (kVectorElements - (end - at))) << lane;
     pieces.push_back(
         {offset + at % run - lane, elements, end % kVectorElements == 0 || end == all});

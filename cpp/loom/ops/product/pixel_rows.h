@@ -15,7 +15,7 @@
 namespace loom::ops {
 
 /// Windows of shorter rows are gathered: several rows make a tile.
-inline constexpr std::int64_t kShortestRow = 14;
+inline constexpr std::int64_t kShortestPixelRow = 14;
 
 /// A convolution of bfloat16 (convolve_pixels.h).
 struct PixelProblem {
@@ -30,11 +30,6 @@ struct PixelProblem {
   [[nodiscard]] std::int64_t channels() const noexcept { return windows.channels; }
   /// Images and result are in channels_last.
   [[nodiscard]] bool last() const noexcept { return windows.channels_last; }
-  /// Pixels of a row with its padding: what the windows of a row of the result see.
-  [[nodiscard]] std::int64_t pitch() const noexcept {
-    const WindowAxis& x = windows.x;
-    return (x.result - 1) * x.stride + (x.kernel - 1) * x.dilation + 1;
-  }
   /// Elements side by side that a pixel of the result sees of one row.
   [[nodiscard]] std::int64_t run() const noexcept;
   /// Whether windows are copied together.
@@ -55,7 +50,7 @@ struct PixelProblem {
 };
 
 /// Rows of one image with their padding, in memory of the thread: pixel by pixel with all channels,
-/// or, by_channels, channel by channel.
+/// or, by_channels, channel by channel. One at a time on a thread; the problem must stay.
 class ImageRows {
  public:
   ImageRows(const PixelProblem& p, std::int64_t image, std::int64_t first, std::int64_t count);
@@ -86,7 +81,7 @@ class ImageRows {
 
 /// Lines of memory that are about to be written or read.
 template <bool kWrites>
-void prefetch(const c10::BFloat16* from, std::int64_t count) {
+void prefetch_lines(const c10::BFloat16* from, std::int64_t count) {
   for (std::int64_t i = 0; i < count; i += kVectorElements) __builtin_prefetch(from + i, kWrites);
   if (count > 0) __builtin_prefetch(from + count - 1, kWrites);
 }
