@@ -48,6 +48,28 @@ def test_embedding_gradients_leave_padding_and_what_is_no_row_out():
         )
 
 
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+@pytest.mark.parametrize("columns", [1, 70, 200])
+def test_embedding_gradients_of_rows_that_are_met_often(columns, dtype):
+    for often in (0, 100, 999):
+        index = indices(400, 1000).to(dtype)
+        index[:often] = 17
+        agrees(
+            lambda g, i: torch.ops.aten.embedding_dense_backward(g, i, 400, -1, False),
+            numbers(1000, columns),
+            index,
+        )
+
+
+def test_an_embedding_gradient_of_negative_zeros_is_zero():
+    grad, index = torch.full((3, 40), -0.0), torch.tensor([1, 1, 2])
+    expected = torch.ops.aten.embedding_dense_backward(grad, index, 4, -1, False)
+    actual = torch.ops.aten.embedding_dense_backward(
+        grad.to("loom"), index.to("loom"), 4, -1, False
+    )
+    assert torch.equal(actual.cpu().signbit(), expected.signbit())
+
+
 def test_embedding():
     for shape in ((7,), (4, 100), (64, 256)):
         agrees(F.embedding, indices(300, *shape), numbers(300, 80))

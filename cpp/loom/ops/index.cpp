@@ -15,6 +15,8 @@
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 namespace loom::ops {
 namespace {
@@ -137,36 +139,69 @@ at::Tensor& index_select_out(const at::Tensor& self, std::int64_t dim, const at:
   return output;
 }
 
-// Runs on the worker. Rows of the result meet in the indices, columns do not: a block is a range of
-// columns, and adds in the order of the indices.
+/// The indices as lists, one for each row of the result, in their order.
+struct RowLists {
+  std::vector<std::int64_t> first, next;  ///< -1 at the end
+  std::int64_t longest = 0;
+};
+
+template <class Index>
+RowLists lists_of(const Index* indices, std::int64_t count, std::int64_t rows,
+                  std::int64_t padding_index) {
+  RowLists lists;
+  lists.first.assign(static_cast<std::size_t>(rows), -1);
+  lists.next.assign(static_cast<std::size_t>(count), -1);
+  std::vector<std::int64_t> length(static_cast<std::size_t>(rows));
+  for (std::int64_t i = count - 1; i >= 0; --i) {
+    const auto row = static_cast<std::int64_t>(indices[i]);
+    // As ATen: what is no row is ignored.
+    if (row == padding_index || row < 0 || row >= rows) continue;
+    const auto at = static_cast<std::size_t>(row);
+    lists.next[static_cast<std::size_t>(i)] = std::exchange(lists.first[at], i);
+    lists.longest = std::max(lists.longest, ++length[at]);
+  }
+  return lists;
+}
+
+/// What gradients of one embedding are added to, and from.
+struct EmbeddingGradients {
+  float* sums;
+  const float* grads;
+  std::int64_t columns;
+  RowLists lists;
+
+  /// The sum of a row's gradients in some columns, in the order of the indices.
+  void add(std::int64_t row, std::int64_t begin, std::int64_t end) const {
+    float* const sum = sums + row * columns;
+    std::fill(sum + begin, sum + end, 0.0F);
+    for (std::int64_t i = lists.first[static_cast<std::size_t>(row)]; i >= 0;
+         i = lists.next[static_cast<std::size_t>(i)]) {
+      const float* const grad = grads + i * columns;
+      for (std::int64_t c = begin; c < end; ++c) sum[c] += grad[c];
+    }
+  }
+};
+
+// Runs on the worker. A block is some rows, each of which is written once. If one row has most of
+// the gradients, blocks are parts of it, too.
 void add_embedding_gradients(Grid& grid, const TensorRef& result, const TensorRef& gradient,
                              const TensorRef& indices, std::int64_t padding_index) {
+  constexpr std::int64_t kElements = 32 << 10, kColumns = 64;
   const at::Tensor to = result.alias(), from = gradient.alias(), which = indices.alias();
-  const std::int64_t rows = result.sizes()[0], columns = result.sizes()[1];
-  auto* const sums = to.mutable_data_ptr<float>();
-  const auto* const grads = from.const_data_ptr<float>();
-  const std::int64_t zeroed = block_length(rows, static_cast<double>(columns) / 4);
-  grid.run_by_any((rows + zeroed - 1) / zeroed, [&](std::int64_t i) {
-    const std::int64_t end = std::min(rows, (i + 1) * zeroed);
-    std::fill(sums + i * zeroed * columns, sums + end * columns, 0.0F);
-  });
-  constexpr std::int64_t kColumns = 64;
-  grid.run_by_any((columns + kColumns - 1) / kColumns, [&](std::int64_t block) {
-    const std::int64_t begin = block * kColumns, end = std::min(columns, begin + kColumns);
-    const auto add = [&](const auto* index) {
-      for (std::int64_t i = 0; i < which.numel(); ++i) {
-        const auto row = static_cast<std::int64_t>(index[i]);
-        // As ATen: what is no row is ignored.
-        if (row == padding_index || row < 0 || row >= rows) continue;
-        float* const sum = sums + row * columns;
-        const float* const grad = grads + i * columns;
-        for (std::int64_t c = begin; c < end; ++c) sum[c] += grad[c];
-      }
-    };
-    if (which.scalar_type() == c10::kLong) {
-      add(which.const_data_ptr<std::int64_t>());
-    } else {
-      add(which.const_data_ptr<std::int32_t>());
+  const std::int64_t rows = result.sizes()[0], columns = result.sizes()[1], count = which.numel();
+  const EmbeddingGradients all{
+      to.mutable_data_ptr<float>(), from.const_data_ptr<float>(), columns,
+      which.scalar_type() == c10::kLong
+          ? lists_of(which.const_data_ptr<std::int64_t>(), count, rows, padding_index)
+          : lists_of(which.const_data_ptr<std::int32_t>(), count, rows, padding_index)};
+  const bool even = all.lists.longest <= std::max<std::int64_t>(count / 8, 16);
+  const std::int64_t length = std::max<std::int64_t>(kElements / columns, 1);
+  const std::int64_t width = even ? columns : kColumns;
+  const std::int64_t down = (rows + length - 1) / length, across = (columns + width - 1) / width;
+  grid.run_by_any(down * across, [&](std::int64_t block) {
+    const std::int64_t row = block / across * length, begin = block % across * width;
+    for (std::int64_t r = row; r < std::min(rows, row + length); ++r) {
+      all.add(r, begin, std::min(columns, begin + width));
     }
   });
 }
