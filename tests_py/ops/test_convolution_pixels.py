@@ -22,10 +22,12 @@ def suits(batch, channels, filters, rows, columns, kernel, last):
     window, pixels = channels * kernel[0] * kernel[1], batch * rows * columns
     if filters < 16 or window < 64:
         return False
+    if columns >= 14 and rows * columns >= 64 and not last:
+        return True
+    if window * filters > 8 << 20:
+        return False
     if last:
         return pixels <= 4096 or (channels < 16 and window >= 96)
-    if columns >= 14 and rows * columns >= 64:
-        return True
     in_order = kernel == (1, 1) or channels == 1  # of the pixels, in either layout
     few = pixels * kernel[0] <= filters and not in_order
     return few or (pixels <= 2048 and rows * columns >= 16)

@@ -119,6 +119,7 @@ bool convolve_as_columns(const at::Tensor& output, const at::Tensor& input,
   }
   if (!can_multiply<float>() || (bias.defined() && !bias.is_contiguous())) return false;
   Windows windows = windows_of(input, weight, output, steps);
+  windows.channels_last = last;
   if (last) {
     if (suits_winograd_last(windows, weight.size(0))) {
       launch("convolution", Custom{}, convolve_winograd_last, out(output), input, weight, bias,
@@ -131,7 +132,6 @@ bool convolve_as_columns(const at::Tensor& output, const at::Tensor& input,
       return true;
     }
     if (!suits_forward_last(windows)) return false;
-    windows.channels_last = true;
     launch_convolution(convolve_columns, output, input, weight, bias, windows);
     return true;
   }

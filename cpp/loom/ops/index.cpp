@@ -182,11 +182,11 @@ struct EmbeddingGradients {
   }
 };
 
-// Runs on the worker. A block is some rows, each of which is written once. If one row has most of
-// the gradients, blocks are parts of it, too.
+// Runs on the worker. A block is some rows, each of which is made as a whole while it is in the
+// caches. If many of the gradients are one row's, blocks are parts of rows.
 void add_embedding_gradients(Grid& grid, const TensorRef& result, const TensorRef& gradient,
                              const TensorRef& indices, std::int64_t padding_index) {
-  constexpr std::int64_t kElements = 32 << 10, kColumns = 64;
+  constexpr std::int64_t kElements = 32 << 10, kColumns = 64;  // of a block; of a part of a row
   const at::Tensor to = result.alias(), from = gradient.alias(), which = indices.alias();
   const std::int64_t rows = result.sizes()[0], columns = result.sizes()[1], count = which.numel();
   const EmbeddingGradients all{

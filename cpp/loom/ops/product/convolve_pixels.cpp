@@ -23,7 +23,7 @@ constexpr std::int64_t kFewestFilters = 16, kShortestSum = 64;
 constexpr std::int64_t kSmallPlane = 64, kSmallestPlane = 16, kMostPixelsOfSmall = 2048;
 constexpr std::int64_t kMostPixelsLast = 4096;
 // Packed weights stay in memory for the next call: more are not packed for a few pixels.
-constexpr std::int64_t kFewPixels = 256, kMostWeightsOfFew = 8 << 20;
+constexpr std::int64_t kMostWeights = 8 << 20;
 // First layers.
 constexpr std::int64_t kFewChannels = 16, kShortestSumOfFew = 96;
 // Multiply-adds of a block, twice as fast as float32's.
@@ -33,11 +33,6 @@ constexpr std::int64_t kOrderedAtOnce = 4096;
 constexpr std::int64_t kPackedAtOnce = 64;
 
 const Scratch t_weights, t_panels, t_gathered, t_sums, t_rounded;
-
-std::uint16_t* bits(BFloat16* data) { return reinterpret_cast<std::uint16_t*>(data); }
-const std::uint16_t* bits(const BFloat16* data) {
-  return reinterpret_cast<const std::uint16_t*>(data);
-}
 
 /// Putting a few windows together channel by channel is less work than putting the weights in the
 /// order of pixels.
@@ -171,9 +166,8 @@ class Band {
     for (std::int64_t i = 0; i < count;) {
       const std::int64_t row = (at + i) / width, pixel = (at + i) % width;
       const std::int64_t pixels = std::min(count - i, width - pixel);
-      gather_rows(rows_.pixel(row * y.stride, pixel * x.stride),
-                  x.stride * (p_.by_channels ? 1 : p_.channels()), pixels, operands_.pieces.data(),
-                  operands_.pieces.size(), to + i * ld, ld);
+      gather_rows(rows_.pixel(row * y.stride, pixel * x.stride), x.stride * p_.pixel_step(), pixels,
+                  operands_.pieces.data(), operands_.pieces.size(), to + i * ld, ld);
       i += pixels;
     }
     return to;
@@ -235,12 +229,13 @@ BFloat16* elements(const TensorRef& tensor) {
 bool suits_pixels(const Windows& windows, std::int64_t filters, bool weights_last) {
   if (filters < kFewestFilters || windows.rows() < kShortestSum) return false;
   const std::int64_t pixels = windows.pixels(), plane = windows.result_plane();
-  if (pixels <= kFewPixels && windows.rows() * filters > kMostWeightsOfFew) return false;
+  const bool large = windows.x.result >= kShortestPixelRow && plane >= kSmallPlane;
+  if (large && !windows.channels_last) return true;
+  if (windows.rows() * filters > kMostWeights) return false;
   if (windows.channels_last) {
     return pixels <= kMostPixelsLast ||
            (windows.channels < kFewChannels && windows.rows() >= kShortestSumOfFew);
   }
-  if (windows.x.result >= kShortestPixelRow && plane >= kSmallPlane) return true;
   return goes_by_channels(windows, filters, weights_last) ||
          (pixels <= kMostPixelsOfSmall && plane >= kSmallestPlane);
 }

@@ -15,11 +15,6 @@ constexpr std::int64_t kLeastRun = 32;
 
 const Scratch t_rows;
 
-std::uint16_t* bits(BFloat16* data) { return reinterpret_cast<std::uint16_t*>(data); }
-const std::uint16_t* bits(const BFloat16* data) {
-  return reinterpret_cast<const std::uint16_t*>(data);
-}
-
 }  // namespace
 
 std::int64_t PixelProblem::run() const noexcept {
@@ -104,7 +99,7 @@ std::vector<RowPiece> window_pieces(const PixelProblem& p) {
   const WindowAxis &y = p.windows.y, &x = p.windows.x;
   const std::int64_t run = p.run(), all = p.windows.rows();
   const std::int64_t runs = x.dilation == 1 ? 1 : x.kernel;  // of a row of the window
-  const std::int64_t row = x.seen() * p.channels(), pixel = p.by_channels ? 1 : p.channels();
+  const std::int64_t row = x.seen() * p.channels(), pixel = p.pixel_step();
   std::vector<RowPiece> pieces;
   for (std::int64_t at = 0; at < all;) {
     const std::int64_t index = at / run, lane = at % kVectorElements;

@@ -30,6 +30,8 @@ struct PixelProblem {
   [[nodiscard]] std::int64_t channels() const noexcept { return windows.channels; }
   /// Images and result are in channels_last.
   [[nodiscard]] bool last() const noexcept { return windows.channels_last; }
+  /// From one pixel to the next in what ImageRows makes, in elements.
+  [[nodiscard]] std::int64_t pixel_step() const noexcept { return by_channels ? 1 : channels(); }
   /// Elements side by side that a pixel of the result sees of one row.
   [[nodiscard]] std::int64_t run() const noexcept;
   /// Whether windows are copied together.
@@ -59,7 +61,7 @@ class ImageRows {
   void make(std::int64_t end);
   /// Where the first channel of a pixel is.
   [[nodiscard]] const c10::BFloat16* pixel(std::int64_t row, std::int64_t x) const noexcept {
-    return to_ + row * row_elements_ + x * (p_.by_channels ? 1 : p_.channels());
+    return to_ + row * row_elements_ + x * p_.pixel_step();
   }
 
  private:
@@ -78,6 +80,11 @@ class ImageRows {
 
 /// A window as pieces of what ImageRows makes, from where its first pixel is.
 [[nodiscard]] std::vector<RowPiece> window_pieces(const PixelProblem& p);
+
+inline std::uint16_t* bits(c10::BFloat16* data) { return reinterpret_cast<std::uint16_t*>(data); }
+inline const std::uint16_t* bits(const c10::BFloat16* data) {
+  return reinterpret_cast<const std::uint16_t*>(data);
+}
 
 /// Lines of memory that are about to be written or read.
 template <bool kWrites>
