@@ -5,12 +5,9 @@ import random
 
 import pytest
 import torch
+from convolution_checks import agree, last_too, numbers
 
 F = torch.nn.functional
-
-
-def numbers(*shape, seed=17):
-    return (torch.randn(shape, generator=torch.Generator().manual_seed(seed)) / 4).bfloat16()
 
 
 def result_size(size, kernel, stride, padding, dilation):
@@ -74,25 +71,6 @@ SPECIAL = [
     (1, 40, 300, (9, 1), (3, 3), (1, 5), (1, 3), (1, 1)),
     (3, 30, 32, (12, 1), (3, 3), (1, 5), (1, 3), (1, 1)),
 ]
-
-
-def last_too(tensor, wanted):
-    return tensor.to(memory_format=torch.channels_last) if wanted else tensor
-
-
-def agree(images, weights, bias=None, **window):
-    """Sums of the same products in float64, rounded once: only the order of adding differs."""
-    actual = F.conv2d(
-        images.to("loom"), weights.to("loom"), bias if bias is None else bias.to("loom"), **window
-    )
-    expected = F.conv2d(
-        images.double(), weights.double(), bias if bias is None else bias.double(), **window
-    )
-    on_cpu = F.conv2d(images, weights, bias, **window)
-    assert actual.dtype == torch.bfloat16
-    assert actual.stride() == on_cpu.stride()
-    # Half a unit in the last place, and what sums in float32 differ by.
-    torch.testing.assert_close(actual.cpu().double(), expected, rtol=2**-8, atol=2e-6)
 
 
 @pytest.mark.parametrize(

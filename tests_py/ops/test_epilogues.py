@@ -180,11 +180,12 @@ def test_a_convolution_of_single_weights_in_channels_last(dtype: torch.dtype) ->
     check(block, x, numbers(64, 64, 1, 1, dtype=dtype), numbers(64, dtype=dtype))
 
 
-# Channels, filters, size, window, stride: a first layer, taps, Winograd's, single weights, few
-# pixels.
+# Channels, filters, size, window, stride: a first layer, Winograd's, also with more tiles side by
+# side than are multiplied at a time, single weights, few pixels, taps.
 CONVOLUTIONS = [
     (3, 64, 60, 7, 2),
     (64, 64, 20, 3, 1),
+    (16, 70, 262, 3, 1),
     (64, 128, 30, 3, 2),
     (128, 32, 24, 1, 1),
     (32, 24, 41, 5, 1),

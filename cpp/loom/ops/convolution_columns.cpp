@@ -8,6 +8,9 @@
 #include "loom/ops/product/convolve_taps.h"
 #include "loom/ops/product/multiply.h"
 #include "loom/ops/product/winograd.h"
+#include "loom/ops/product/winograd_bfloat16.h"
+
+#include <optional>
 
 namespace loom::ops {
 namespace {
@@ -66,24 +69,54 @@ bool is_channels_last(const at::Tensor& tensor) {
   return tensor.is_contiguous(c10::MemoryFormat::ChannelsLast);
 }
 
-bool convolve_as_pixels(const at::Tensor& output, const at::Tensor& input, const at::Tensor& weight,
-                        const at::Tensor& bias, const WindowSteps& steps) {
-  for (const at::Tensor* tensor : {&output, &input, &weight}) {
+// Whether images of bfloat16 lie in channels_last, if they and the weights lie so or in the order
+// of their dimensions.
+std::optional<bool> bfloat16_images_last(const at::Tensor& to, const at::Tensor& from,
+                                         const at::Tensor& weight) {
+  for (const at::Tensor* tensor : {&to, &from, &weight}) {
     if (tensor->dim() != 4 || tensor->scalar_type() != c10::ScalarType::BFloat16 ||
         tensor->is_neg() || tensor->numel() == 0) {
-      return false;
+      return {};
     }
   }
-  const bool last = has_points(output) && is_channels_last(input);
-  if (!last && (!output.is_contiguous() || !input.is_contiguous())) return false;
-  if (!weight.is_contiguous() && !is_channels_last(weight)) return false;
-  if (!can_multiply<c10::BFloat16>() || (bias.defined() && !bias.is_contiguous())) return false;
+  const bool last = has_points(to) && is_channels_last(from);
+  if (!last && (!to.is_contiguous() || !from.is_contiguous())) return {};
+  if (!weight.is_contiguous() && !is_channels_last(weight)) return {};
+  return last;
+}
+
+bool convolve_as_pixels(const at::Tensor& output, const at::Tensor& input, const at::Tensor& weight,
+                        const at::Tensor& bias, const WindowSteps& steps) {
+  const std::optional<bool> last = bfloat16_images_last(output, input, weight);
+  if (!last || !can_multiply<c10::BFloat16>() || (bias.defined() && !bias.is_contiguous())) {
+    return false;
+  }
   Windows windows = windows_of(input, weight, output, steps);
-  windows.channels_last = last;
+  windows.channels_last = *last;
   const bool weights_last = is_channels_last(weight);
+  if (can_multiply<float>() && suits_winograd_bfloat16(windows, weight.size(0))) {
+    launch_convolution(convolve_winograd_bfloat16, output, input, weight, bias, windows,
+                       weights_last);
+    return true;
+  }
   if (!suits_pixels(windows, weight.size(0), weights_last)) return false;
   launch_convolution(convolve_pixels, output, input, weight, bias, windows, weights_last);
   return true;
+}
+
+// The gradient of the images; the other one is oneDNN's.
+ColumnGradients convolve_pixels_backward(const at::Tensor& input_gradient, const at::Tensor& grad,
+                                         const at::Tensor& input, const at::Tensor& weight,
+                                         const WindowSteps& steps) {
+  if (!input_gradient.defined() || !can_multiply<c10::BFloat16>()) return {};
+  const std::optional<bool> last = bfloat16_images_last(input_gradient, grad, weight);
+  if (!last) return {};
+  Windows turned = turned_windows(windows_of(input, weight, grad, steps), weight.size(0));
+  turned.channels_last = *last;
+  if (!suits_winograd_bfloat16(turned, weight.size(1))) return {};
+  launch("convolution_backward", Custom{}, convolve_winograd_bfloat16_turned, out(input_gradient),
+         grad, weight, turned, is_channels_last(weight));
+  return {.input = true};
 }
 
 ColumnGradients convolve_last_backward(const at::Tensor& input_gradient,
@@ -154,6 +187,9 @@ ColumnGradients convolve_backward_as_columns(const at::Tensor& input_gradient,
                                              const at::Tensor& weight, const WindowSteps& steps) {
   ColumnGradients made;
   if (!can_multiply<float>()) return made;
+  if (grad.scalar_type() == c10::ScalarType::BFloat16) {
+    return convolve_pixels_backward(input_gradient, grad, input, weight, steps);
+  }
   const bool last = are_last_images(grad, input, weight);
   for (const at::Tensor* tensor : {&grad, &input, &weight}) {
     if (!last && !is_plain_image(*tensor)) return made;

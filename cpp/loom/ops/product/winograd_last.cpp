@@ -68,45 +68,17 @@ struct Problem {
   [[nodiscard]] std::int64_t weights_step() const noexcept { return channels() * kPanel + kLine; }
 };
 
-// to[(channel * kTaps + tap) * width + filter] of some channels and filters; turned weights have
-// channels for filters.
-void take_taps(const Problem& p, Blocks::Range channels, Blocks::Range filters, float* to) {
-  const std::int64_t width = filters.count();
-  const std::int64_t plane = p.turned ? p.filters : p.channels(), ld = plane * kTaps;
-  if (p.turned) {
-    for (std::int64_t c = channels.first; c < channels.last; ++c, to += kTaps * width) {
-      const float* from = p.weights + c * ld;
-      if (!p.weights_last) {
-        transpose(width, kTaps, from + filters.first * kTaps, kTaps, to, width);
-        continue;
-      }
-      for (std::int64_t tap = 0; tap < kTaps; ++tap) {
-        std::copy_n(from + tap * plane + filters.first, width, to + tap * width);
-      }
-    }
-    return;
-  }
-  const float* from = p.weights + filters.first * ld;
-  if (!p.weights_last) {
-    transpose(width, channels.count() * kTaps, from + channels.first * kTaps, ld, to, width);
-    return;
-  }
-  for (std::int64_t tap = 0; tap < kTaps; ++tap) {
-    transpose(width, channels.count(), from + tap * plane + channels.first, ld, to + tap * width,
-              kTaps * width);
-  }
-}
-
 // All weights as [panel of filters][point][channel][filter], not yet turned.
 const float* transform_all_weights(Grid& grid, const Problem& p) {
   float* made = t_weights.get<float>(p.panels() * kPoints * p.weights_step());
+  const WeightView<float> view{p.weights, p.filters, p.channels(), p.turned, p.weights_last};
   const Blocks rows(p.channels(), kWeightRows);
   grid.run_by_any(p.panels() * rows.count(), [&](std::int64_t index) {
     const Blocks::Range channels = rows[index % rows.count()];
     const std::int64_t panel = index / rows.count();
     const Blocks::Range filters = p.panel(panel);
     float* taps = t_taps.get<float>(kWeightRows * kTaps * kPanel);
-    take_taps(p, channels, filters, taps);
+    take_taps(view, channels, filters, taps);
     float* to = made + panel * kPoints * p.weights_step();
     for (std::int64_t c = channels.first; c < channels.last; ++c) {
       transform_weights(taps, filters.count(), to + c * kPanel, p.weights_step());

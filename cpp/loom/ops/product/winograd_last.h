@@ -18,6 +18,46 @@ namespace loom::ops {
   return {first, std::min(first + kPanel, channels)};
 }
 
+/// Weights (filters, channels, 3, 3) or, to be turned, (channels, filters, 3, 3). `last`: the
+/// second dimension is last in memory.
+template <class T>
+struct WeightView {
+  const T* data;
+  std::int64_t filters, channels;
+  bool turned, last;
+};
+
+/// to[(channel * kTaps + tap) * width + filter] of some channels and filters; taps stay in their
+/// order. T: what transpose() takes.
+template <class T>
+void take_taps(const WeightView<T>& weights, Blocks::Range channels, Blocks::Range filters, T* to) {
+  const std::int64_t width = filters.count();
+  const std::int64_t plane = weights.turned ? weights.filters : weights.channels;
+  const std::int64_t ld = plane * kTaps;
+  if (weights.turned) {
+    for (std::int64_t c = channels.first; c < channels.last; ++c, to += kTaps * width) {
+      const T* from = weights.data + c * ld;
+      if (!weights.last) {
+        transpose(width, kTaps, from + filters.first * kTaps, kTaps, to, width);
+        continue;
+      }
+      for (std::int64_t tap = 0; tap < kTaps; ++tap) {
+        std::copy_n(from + tap * plane + filters.first, width, to + tap * width);
+      }
+    }
+    return;
+  }
+  const T* from = weights.data + filters.first * ld;
+  if (!weights.last) {
+    transpose(width, channels.count() * kTaps, from + channels.first * kTaps, ld, to, width);
+    return;
+  }
+  for (std::int64_t tap = 0; tap < kTaps; ++tap) {
+    transpose(width, channels.count(), from + tap * plane + channels.first, ld, to + tap * width,
+              kTaps * width);
+  }
+}
+
 /// B' d B of the pixels of a tile: points[point * step + channel]. Requires: kLanes channels or
 /// more.
 void make_points(const float* const* pixels, std::int64_t channels, float* points,

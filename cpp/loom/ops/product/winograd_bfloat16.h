@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// 3x3 convolutions with stride 1 of bfloat16 by Winograd's F(4x4, 3x3) in float32: tiles of 6x6
+// pixels and the weights are transformed, so that 4x4 pixels of the result take 36 products instead
+// of 144, which makes up for float32's half speed. What is rounded is the result, once: the error
+// of the transforms, some 1e-6 of the tile's largest elements, is far below that. Tiles with an
+// infinity or NaN, which would reach all their pixels, are computed tap by tap.
+// Formulas: A. Lavin, S. Gray, Fast Algorithms for Convolutional Neural Networks, 2015.
+// Thread: the worker; suits_winograd_bfloat16() any.
+
+#include "loom/ops/launch.h"
+#include "loom/ops/product/columns.h"
+
+namespace loom::ops {
+
+/// True if it is faster than other ways.
+[[nodiscard]] bool suits_winograd_bfloat16(const Windows& windows, std::int64_t filters);
+
+/// result = images (*) weights + bias, if the bias is defined. Operands lie as those of
+/// convolve_pixels(). Requires: bfloat16, can_multiply<float>(), can_multiply<c10::BFloat16>(),
+/// suits_winograd_bfloat16().
+void convolve_winograd_bfloat16(Grid& grid, const TensorRef& result, const TensorRef& images,
+                                const TensorRef& weights, const TensorRef& bias,
+                                const Windows& windows, bool weights_last);
+
+/// The same with weights (channels, filters, 3, 3) that are turned by half a circle: the gradient
+/// of a convolution's images from that of its result, `windows` being turned_windows() of it.
+void convolve_winograd_bfloat16_turned(Grid& grid, const TensorRef& result, const TensorRef& images,
+                                       const TensorRef& weights, const Windows& windows,
+                                       bool weights_last);
+
+}  // namespace loom::ops

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// The transforms of Winograd's F(4x4, 3x3), in vectors of AVX-512 that run along channels.
+// Thread: any. Requires: can_multiply<c10::BFloat16>() (multiply.h), which means that the processor
+// has AVX512_BF16.
+
+#include <c10/util/BFloat16.h>
+
+#include <cstdint>
+
+namespace loom::ops {
+
+inline constexpr std::int64_t kVectorFloats = 16;
+inline constexpr std::int64_t kWideSide = 6;    ///< elements of the images that a tile sees
+inline constexpr std::int64_t kWideResult = 4;  ///< pixels that it makes, in either direction
+inline constexpr std::int64_t kWidePoints = kWideSide * kWideSide;
+
+/// B' d B of a tile whose element (y, x) is at pixels + y * row_step + x * channels:
+/// points[point * step + channel]. Requires: kVectorFloats channels or more.
+void transform_wide_tile(const c10::BFloat16* pixels, std::int64_t row_step, std::int64_t channels,
+                         float* points, std::int64_t step);
+
+/// G g G' of taps[tap * count + i] of a channel, which may be turned by half a circle: points[point
+/// * step + i]. Requires: kVectorFloats or more.
+void transform_wide_taps(const c10::BFloat16* taps, std::int64_t count, bool turned, float* points,
+                         std::int64_t step);
+
+/// Where the pixels of a tile are stored.
+struct WidePixels {
+  c10::BFloat16* to;
+  std::int64_t row_step, pixel_step;  ///< in elements
+  std::int64_t rows, columns;         ///< at most kWideResult; those beyond are not stored
+};
+
+/// A' m A + bias of products[point * step + filter], rounded; `bias` may be null. Returns false if
+/// there is an infinity or NaN among A' m A. Requires: kVectorFloats filters or more.
+bool transform_wide_products(const float* products, std::int64_t step, std::int64_t filters,
+                             const c10::BFloat16* bias, const WidePixels& pixels);
+
+/// The same pixels without the transforms, tap by tap: `tile` and `taps` are what
+/// transform_wide_tile() and transform_wide_taps() take.
+void convolve_wide_tile(const c10::BFloat16* tile, std::int64_t row_step, std::int64_t channels,
+                        const c10::BFloat16* taps, std::int64_t filters, bool turned,
+                        const c10::BFloat16* bias, const WidePixels& pixels);
+
+}  // namespace loom::ops

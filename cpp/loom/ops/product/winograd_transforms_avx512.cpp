@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/ops/product/winograd_transforms.h"
+
+#include <immintrin.h>
+
+// As in bfloat16_avx512.cpp, no inline function of the standard library is used here.
+namespace loom::ops {
+namespace {
+
+using c10::BFloat16;
+
+__m512 load(const BFloat16* from) {
+  const __m256i halves = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
+}
+
+__m512 broadcast(const BFloat16* from) {
+  return _mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(from->x) << 16));
+}
+
+void store(BFloat16* to, __m512 values) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
+                      reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(values)));
+}
+
+/// The last vector may overlap the one before.
+std::int64_t vector_at(std::int64_t begin, std::int64_t count) {
+  return begin + kVectorFloats <= count ? begin : count - kVectorFloats;
+}
+
+[[gnu::always_inline]] inline void to_points(const __m512 (&d)[6], __m512 (&t)[6]) {
+  const __m512 two = _mm512_set1_ps(2), four = _mm512_set1_ps(4), five = _mm512_set1_ps(5);
+  const __m512 a = _mm512_fnmadd_ps(four, d[2], d[4]), b = _mm512_fnmadd_ps(four, d[1], d[3]);
+  const __m512 c = _mm512_sub_ps(d[4], d[2]), e = _mm512_sub_ps(d[3], d[1]);
+  t[0] = _mm512_fmadd_ps(four, d[0], _mm512_fnmadd_ps(five, d[2], d[4]));
+  t[1] = _mm512_add_ps(a, b);
+  t[2] = _mm512_sub_ps(a, b);
+  t[3] = _mm512_fmadd_ps(two, e, c);
+  t[4] = _mm512_fnmadd_ps(two, e, c);
+  t[5] = _mm512_fmadd_ps(four, d[1], _mm512_fnmadd_ps(five, d[3], d[5]));
+}
+
+[[gnu::always_inline]] inline void to_pixels(const __m512 (&m)[6], __m512 (&o)[4]) {
+  const __m512 two = _mm512_set1_ps(2), four = _mm512_set1_ps(4), eight = _mm512_set1_ps(8);
+  const __m512 near = _mm512_add_ps(m[1], m[2]), far = _mm512_add_ps(m[3], m[4]);
+  const __m512 one = _mm512_sub_ps(m[1], m[2]), other = _mm512_sub_ps(m[3], m[4]);
+  o[0] = _mm512_add_ps(_mm512_add_ps(m[0], near), far);
+  o[1] = _mm512_fmadd_ps(two, other, one);
+  o[2] = _mm512_fmadd_ps(four, far, near);
+  o[3] = _mm512_add_ps(_mm512_fmadd_ps(eight, other, one), m[5]);
+}
+
+[[gnu::always_inline]] inline void from_taps(const __m512 (&g)[3], __m512 (&u)[6]) {
+  const __m512 quarter = _mm512_set1_ps(0.25F), sixth = _mm512_set1_ps(-1.F / 6);
+  const __m512 small = _mm512_set1_ps(1.F / 24), middle = _mm512_set1_ps(1.F / 12);
+  const __m512 sum = _mm512_mul_ps(_mm512_add_ps(g[0], g[2]), sixth);
+  const __m512 even = _mm512_fnmadd_ps(g[2], sixth, _mm512_mul_ps(g[0], small));
+  const __m512 odd = _mm512_mul_ps(g[1], middle);
+  u[0] = _mm512_mul_ps(g[0], quarter);
+  u[1] = _mm512_fmadd_ps(g[1], sixth, sum);
+  u[2] = _mm512_fnmadd_ps(g[1], sixth, sum);
+  u[3] = _mm512_add_ps(even, odd);
+  u[4] = _mm512_sub_ps(even, odd);
+  u[5] = g[2];
+}
+
+}  // namespace
+
+// There are more values than registers: columns first, then rows.
+void transform_wide_tile(const BFloat16* pixels, std::int64_t row_step, std::int64_t channels,
+                         float* points, std::int64_t step) {
+  for (std::int64_t begin = 0; begin < channels; begin += kVectorFloats) {
+    const std::int64_t at = vector_at(begin, channels);
+    __m512 turned[6][6];
+    for (int x = 0; x < 6; ++x) {
+      __m512 d[6];
+      for (int y = 0; y < 6; ++y) d[y] = load(pixels + y * row_step + x * channels + at);
+      to_points(d, turned[x]);
+    }
+    for (int y = 0; y < 6; ++y) {
+      __m512 d[6], t[6];
+      for (int x = 0; x < 6; ++x) d[x] = turned[x][y];
+      to_points(d, t);
+      for (int x = 0; x < 6; ++x) _mm512_storeu_ps(points + (6 * y + x) * step + at, t[x]);
+    }
+  }
+}
+
+void transform_wide_taps(const BFloat16* taps, std::int64_t count, bool turned, float* points,
+                         std::int64_t step) {
+  for (std::int64_t begin = 0; begin < count; begin += kVectorFloats) {
+    const std::int64_t at = vector_at(begin, count);
+    __m512 columns[3][6];
+    for (int x = 0; x < 3; ++x) {
+      __m512 g[3];
+      for (int y = 0; y < 3; ++y) {
+        const int tap = 3 * y + x;
+        g[y] = load(taps + (turned ? 8 - tap : tap) * count + at);
+      }
+      from_taps(g, columns[x]);
+    }
+    for (int y = 0; y < 6; ++y) {
+      const __m512 g[3] = {columns[0][y], columns[1][y], columns[2][y]};
+      __m512 u[6];
+      from_taps(g, u);
+      for (int x = 0; x < 6; ++x) _mm512_storeu_ps(points + (6 * y + x) * step + at, u[x]);
+    }
+  }
+}
+
+bool transform_wide_products(const float* products, std::int64_t step, std::int64_t filters,
+                             const BFloat16* bias, const WidePixels& pixels) {
+  __m512 zero = _mm512_setzero_ps();  // until an infinity or NaN is multiplied with it
+  for (std::int64_t begin = 0; begin < filters; begin += kVectorFloats) {
+    const std::int64_t at = vector_at(begin, filters);
+    const __m512 added = bias == nullptr ? _mm512_setzero_ps() : load(bias + at);
+    __m512 columns[6][4];
+    for (int x = 0; x < 6; ++x) {
+      __m512 m[6];
+      for (int y = 0; y < 6; ++y) m[y] = _mm512_loadu_ps(products + (6 * y + x) * step + at);
+      to_pixels(m, columns[x]);
+    }
+    for (std::int64_t y = 0; y < pixels.rows; ++y) {
+      __m512 m[6], o[4];
+      for (int x = 0; x < 6; ++x) m[x] = columns[x][y];
+      to_pixels(m, o);
+      BFloat16* to = pixels.to + y * pixels.row_step + at;
+      for (const __m512& sum : o) zero = _mm512_fmadd_ps(sum, _mm512_setzero_ps(), zero);
+      for (std::int64_t x = 0; x < pixels.columns; ++x) {
+        store(to + x * pixels.pixel_step, _mm512_add_ps(o[x], added));
+      }
+    }
+  }
+  return _mm512_cmpunord_ps_mask(zero, zero) == 0;
+}
+
+void convolve_wide_tile(const BFloat16* tile, std::int64_t row_step, std::int64_t channels,
+                        const BFloat16* taps, std::int64_t filters, bool turned,
+                        const BFloat16* bias, const WidePixels& pixels) {
+  for (std::int64_t begin = 0; begin < filters; begin += kVectorFloats) {
+    const std::int64_t at = vector_at(begin, filters);
+    const __m512 added = bias == nullptr ? _mm512_setzero_ps() : load(bias + at);
+    for (std::int64_t y = 0; y < pixels.rows; ++y) {
+      __m512 sums[kWideResult] = {};
+      for (std::int64_t c = 0; c < channels; ++c) {
+        for (int tap = 0; tap < 9; ++tap) {
+          const __m512 weight = load(taps + (9 * c + (turned ? 8 - tap : tap)) * filters + at);
+          const BFloat16* from = tile + (y + tap / 3) * row_step + tap % 3 * channels + c;
+          for (int x = 0; x < kWideResult; ++x) {
+            sums[x] = _mm512_fmadd_ps(broadcast(from + x * channels), weight, sums[x]);
+          }
+        }
+      }
+      BFloat16* to = pixels.to + y * pixels.row_step + at;
+      for (std::int64_t x = 0; x < pixels.columns; ++x) {
+        store(to + x * pixels.pixel_step, _mm512_add_ps(sums[x], added));
+      }
+    }
+  }
+}
+
+}  // namespace loom::ops

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Convolutions of bfloat16 against sums in float64."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
+
+
+def numbers(*shape: int, seed: int = 17) -> Tensor:
+    return (torch.randn(shape, generator=torch.Generator().manual_seed(seed)) / 4).bfloat16()
+
+
+def last_too(tensor: Tensor, wanted: bool) -> Tensor:
+    return tensor.to(memory_format=torch.channels_last) if wanted else tensor
+
+
+def agree(
+    images: Tensor,
+    weights: Tensor,
+    bias: Tensor | None = None,
+    *,
+    atol: float = 2e-6,
+    **window: Any,
+) -> None:
+    """Sums in float64, rounded once; `atol` is what sums in float32 differ from them by."""
+    actual = F.conv2d(
+        images.to("loom"), weights.to("loom"), bias if bias is None else bias.to("loom"), **window
+    )
+    expected = F.conv2d(
+        images.double(), weights.double(), bias if bias is None else bias.double(), **window
+    )
+    on_cpu = F.conv2d(images, weights, bias, **window)
+    assert actual.dtype == torch.bfloat16
+    assert actual.stride() == on_cpu.stride()
+    # Half a unit in the last place.
+    torch.testing.assert_close(actual.cpu().double(), expected, rtol=2**-8, atol=atol)
