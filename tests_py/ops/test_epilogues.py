@@ -214,6 +214,22 @@ def test_a_convolution_with_batch_norm(
     check(block, x, w, mean, var.abs() + 1, weight, bias)
 
 
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last], ids=str)
+@pytest.mark.parametrize("channels", [48, 200])
+def test_a_convolution_that_is_added_to_a_tensor(
+    channels: int, memory_format: torch.memory_format
+) -> None:
+    """Filters that are no whole panel; each is added once."""
+
+    def block(x: torch.Tensor, w: torch.Tensor, to: torch.Tensor) -> torch.Tensor:
+        return to.add_(F.conv2d(x, w, padding=1))
+
+    bfloat16 = torch.bfloat16
+    x = numbers(2, channels, 16, 16, dtype=bfloat16).to(memory_format=memory_format)
+    to = numbers(2, 70, 16, 16, dtype=bfloat16).to(memory_format=memory_format)
+    check(block, x, numbers(70, channels, 3, 3, dtype=bfloat16), to)
+
+
 def test_convolutions_of_other_kinds() -> None:
     def of_groups(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         return torch.tanh(F.conv2d(x, w, padding=1, groups=4)) + 1

@@ -16,10 +16,9 @@ Case = tuple[int, int, int, tuple[int, int], tuple[int, int]]
 
 
 def suits(batch: int, channels: int, filters: int, rows: int, columns: int) -> bool:
-    """As suits_winograd_bfloat16() says."""
-    least = 13 if channels * filters > 128 << 10 else 9
+    """As suits_winograd_bfloat16() says, where the weights are transformed at once."""
     tiles = batch * -(-rows // 4) * -(-columns // 4)
-    return batch * rows * columns >= least * (tiles + 20)
+    return batch * rows * columns >= 8 * (tiles * (1 + 6 / channels + 6 / filters) + 20)
 
 
 def cases(count: int) -> list[Case]:
@@ -43,7 +42,12 @@ SPECIAL: list[Case] = [
     (16, 16, 16, (8, 8), (1, 1)),  # a block has tiles of several images
     (1, 16, 20, (6, 600), (0, 1)),  # more tiles side by side than are multiplied at a time
     (3, 20, 16, (9, 260), (2, 2)),
-    (1, 400, 330, (47, 45), (1, 1)),  # many weights
+    (1, 400, 330, (47, 45), (1, 1)),
+    # Many weights for few tiles: by panels of filters.
+    (1, 130, 150, (16, 17), (1, 1)),
+    (2, 300, 512, (14, 15), (1, 2)),
+    (1, 64, 1000, (4, 260), (0, 1)),
+    (3, 600, 65, (8, 8), (1, 1)),
     (1, 16, 512, (23, 21), (1, 1)),
 ]
 LAYOUTS = list(itertools.product((False, True), repeat=2))

@@ -104,19 +104,31 @@ bool convolve_as_pixels(const at::Tensor& output, const at::Tensor& input, const
   return true;
 }
 
-// The gradient of the images; the other one is oneDNN's.
-ColumnGradients convolve_pixels_backward(const at::Tensor& input_gradient, const at::Tensor& grad,
+ColumnGradients convolve_pixels_backward(const at::Tensor& input_gradient,
+                                         const at::Tensor& weight_gradient, const at::Tensor& grad,
                                          const at::Tensor& input, const at::Tensor& weight,
                                          const WindowSteps& steps) {
-  if (!input_gradient.defined() || !can_multiply<c10::BFloat16>()) return {};
-  const std::optional<bool> last = bfloat16_images_last(input_gradient, grad, weight);
-  if (!last) return {};
-  Windows turned = turned_windows(windows_of(input, weight, grad, steps), weight.size(0));
-  turned.channels_last = *last;
-  if (!suits_winograd_bfloat16(turned, weight.size(1))) return {};
-  launch("convolution_backward", Custom{}, convolve_winograd_bfloat16_turned, out(input_gradient),
-         grad, weight, turned, is_channels_last(weight));
-  return {.input = true};
+  ColumnGradients made;
+  if (!can_multiply<c10::BFloat16>()) return made;
+  Windows windows = windows_of(input, weight, grad, steps);
+  const auto last =
+      input_gradient.defined() ? bfloat16_images_last(input_gradient, grad, weight) : std::nullopt;
+  Windows turned = turned_windows(windows, weight.size(0));
+  if (last && suits_winograd_bfloat16(turned, weight.size(1))) {
+    turned.channels_last = *last;
+    launch("convolution_backward", Custom{}, convolve_winograd_bfloat16_turned, out(input_gradient),
+           grad, weight, turned, is_channels_last(weight));
+    made.input = true;
+  }
+  const auto both_last =
+      weight_gradient.defined() ? bfloat16_images_last(input, grad, weight_gradient) : std::nullopt;
+  if (both_last && suits_winograd_bfloat16_weights(windows, weight.size(0))) {
+    windows.channels_last = *both_last;
+    launch("convolution_backward", Custom{}, winograd_bfloat16_weight_gradient,
+           out(weight_gradient), grad, input, windows, is_channels_last(weight_gradient));
+    made.weight = true;
+  }
+  return made;
 }
 
 ColumnGradients convolve_last_backward(const at::Tensor& input_gradient,
@@ -188,7 +200,7 @@ ColumnGradients convolve_backward_as_columns(const at::Tensor& input_gradient,
   ColumnGradients made;
   if (!can_multiply<float>()) return made;
   if (grad.scalar_type() == c10::ScalarType::BFloat16) {
-    return convolve_pixels_backward(input_gradient, grad, input, weight, steps);
+    return convolve_pixels_backward(input_gradient, weight_gradient, grad, input, weight, steps);
   }
   const bool last = are_last_images(grad, input, weight);
   for (const at::Tensor* tensor : {&grad, &input, &weight}) {

@@ -4,6 +4,7 @@
 #include "loom/ops/product/convolve_parts.h"
 #include "loom/ops/product/multiply.h"
 #include "loom/ops/product/pixel_rows.h"
+#include "loom/ops/product/winograd_bfloat16_tiles.h"
 #include "loom/ops/product/winograd_last.h"
 #include "loom/ops/product/winograd_transforms.h"
 
@@ -15,32 +16,34 @@ namespace {
 using c10::BFloat16;
 
 constexpr std::int64_t kPoints = kWidePoints, kSide = kWideResult;
-// Channels whose weights a block transforms.
+// Channels whose weights a block transforms that does nothing else.
 constexpr std::int64_t kWeightRows = 16;
 // Tiles that are multiplied at a time.
 constexpr std::int64_t kMostTiles = 64;
+// Tiles of a block that does nothing but transform them, and channels whose weights are
+// multiplied at a time.
+constexpr std::int64_t kFewTiles = 8, kPanelChannels = 64;
 // Blocks come in multiples of it: cores share them evenly.
 constexpr std::int64_t kEvenBlocks = 4;
-// Fewer channels or filters do not make up for the transforms; more are not in any cache.
-constexpr std::int64_t kFewest = kVectorFloats, kMost = 512;
-// Weights are transformed in the time that so many tiles take, and pixels have to be so many a tile
-// to be faster than with products of their own; more where transformed weights leave the caches.
-constexpr std::int64_t kWeightTiles = 20, kLeastPixels = 9, kLeastPixelsOfMany = 13;
-constexpr std::int64_t kManyWeights = 128 << 10;
+// Elements of tiles that are transformed before any is multiplied (30 MB).
+constexpr std::int64_t kMostShared = (30 << 20) / (kPoints * sizeof(float));
+// Fewer channels or filters do not make up for the transforms; more do not fit into the last cache
+// when they are transformed all at once.
+constexpr std::int64_t kFewest = 16, kMost = 512, kMostByPanels = 2048;
 
-const Scratch t_weights, t_taps, t_points, t_products, t_pixels, t_tile;
+const Scratch t_weights, t_taps, t_points, t_products, t_pixels, t_tile, t_shared, t_panel;
 
 struct Problem {
-  PixelProblem real;   ///< the convolution
-  PixelProblem whole;  ///< its result rounded up to whole tiles
+  PixelProblem real;
+  PixelProblem tiles;  ///< with wide_tiles()
   bool turned;
 
   [[nodiscard]] std::int64_t channels() const noexcept { return real.channels(); }
   [[nodiscard]] std::int64_t filters() const noexcept { return real.filters; }
-  [[nodiscard]] std::int64_t panels() const noexcept { return parts(filters(), kPanel); }
+  [[nodiscard]] Blocks panels() const noexcept { return {filters(), kPanel}; }
   /// Tiles of an image.
-  [[nodiscard]] std::int64_t down() const noexcept { return whole.windows.y.result / kSide; }
-  [[nodiscard]] std::int64_t across() const noexcept { return whole.windows.x.result / kSide; }
+  [[nodiscard]] std::int64_t down() const noexcept { return tiles.windows.y.result; }
+  [[nodiscard]] std::int64_t across() const noexcept { return tiles.windows.x.result; }
   [[nodiscard]] std::int64_t weights_step() const noexcept { return channels() * kPanel + kLine; }
   [[nodiscard]] WeightView<std::uint16_t> weights() const noexcept {
     return {bits(real.weights), filters(), channels(), turned, real.weights_last};
@@ -52,92 +55,55 @@ struct TileRun {
   std::int64_t image, row, column, count;
 };
 
-// All weights as [panel of filters][point][channel][filter].
-const float* transform_all_weights(Grid& grid, const Problem& p) {
-  float* made = t_weights.get<float>(p.panels() * kPoints * p.weights_step());
-  const Blocks rows(p.channels(), kWeightRows);
-  grid.run_by_any(p.panels() * rows.count(), [&](std::int64_t index) {
-    const Blocks::Range channels = rows[index % rows.count()];
-    const std::int64_t panel = index / rows.count();
-    const Blocks::Range filters = panel_of(p.filters(), panel);
-    BFloat16* taps = t_taps.get<BFloat16>(kWeightRows * kTaps * kPanel);
-    take_taps(p.weights(), channels, filters, bits(taps));
-    float* to = made + panel * kPoints * p.weights_step();
-    for (std::int64_t c = channels.first; c < channels.last; ++c) {
-      transform_wide_taps(taps, filters.count(), p.turned, to + c * kPanel, p.weights_step());
-      taps += kTaps * filters.count();
-    }
-  });
-  return made;
+// taps[(channel * kTaps + tap) * filters + filter], until the thread's next call.
+const BFloat16* take_taps(const Problem& p, Blocks::Range channels, Blocks::Range filters) {
+  BFloat16* const taps = t_taps.get<BFloat16>(channels.count() * kTaps * filters.count());
+  take_taps(p.weights(), channels, filters, bits(taps));
+  return taps;
 }
 
-/// Some rows of tiles, counted through all images.
-class TileRows {
+/// Tiles of the images as [point][tile][channel].
+struct Points {
+  float* data;
+  std::int64_t ld, step;
+
+  Points(float* memory, std::int64_t tiles, std::int64_t channels)
+      : data(memory), ld(channels + kLine), step(size(tiles, channels) / kPoints) {}
+  [[nodiscard]] static std::int64_t size(std::int64_t tiles, std::int64_t channels) {
+    return kPoints * (tiles * (channels + kLine) + kLine);
+  }
+};
+
+// Weights of some channels and a panel of filters as [point][channel][filter], `step` elements from
+// one point to the next.
+void transform_weights(const Problem& p, Blocks::Range channels, Blocks::Range filters, float* to,
+                       std::int64_t step) {
+  const BFloat16* taps = take_taps(p, channels, filters);
+  for (std::int64_t c = 0; c < channels.count(); ++c) {
+    transform_wide_taps(taps + c * kTaps * filters.count(), filters.count(), p.turned,
+                        to + c * kPanel, step);
+  }
+}
+
+// Tiles [first, last) of a row, the first of which becomes tile `at`.
+void transform_tiles(const Problem& p, const ImageRows& pixels, std::int64_t top,
+                     Blocks::Range tiles, const Points& to, std::int64_t at) {
+  const std::int64_t row_step = p.tiles.windows.x.seen() * p.channels();
+  for (std::int64_t i = 0; i < tiles.count(); ++i) {
+    transform_wide_tile(pixels.pixel(top, (tiles.first + i) * kSide), row_step, p.channels(),
+                        to.data + (at + i) * to.ld, to.step);
+  }
+}
+
+/// Puts products, [point][tile][filter], into the result.
+class Results {
  public:
-  TileRows(const Grid& grid, const Problem& p, const float* weights, std::int64_t most)
-      : grid_(grid),
-        p_(p),
-        weights_(weights),
-        most_(most),
-        ld_(p.channels() + kLine),
-        points_step_(most * ld_ + kLine),
-        products_step_(most * kPanel + kLine),
-        points_(t_points.get<float>(kPoints * points_step_)) {}
+  /// `most`: tiles at a time.
+  Results(const Grid& grid, const Problem& p, std::int64_t most)
+      : grid_(grid), p_(p), most_(most) {}
 
-  void run(Blocks::Range rows) {
-    const std::int64_t down = p_.down();
-    for (std::int64_t row = rows.first; row < rows.last;) {
-      const std::int64_t first = row % down, last = std::min(first + rows.last - row, down);
-      take(row / down, first, last);
-      row += last - first;
-    }
-    multiply();
-  }
-
- private:
-  // Tiles of one image's rows [first, last); as many as are wanted are multiplied.
-  void take(std::int64_t image, std::int64_t first, std::int64_t last) {
-    const std::int64_t across = p_.across(), channels = p_.channels();
-    const std::int64_t row_step = p_.whole.windows.x.seen() * channels;
-    ImageRows rows(p_.whole, image, first * kSide - p_.whole.windows.y.padding,
-                   (last - first) * kSide + 2);
-    for (std::int64_t row = first; row < last; ++row) {
-      const std::int64_t top = (row - first) * kSide;
-      rows.make(top + kWideSide);
-      for (std::int64_t column = 0; column < across;) {
-        const std::int64_t count = std::min(across - column, most_ - tiles_);
-        for (std::int64_t i = 0; i < count; ++i) {
-          transform_wide_tile(rows.pixel(top, (column + i) * kSide), row_step, channels,
-                              points_ + (tiles_ + i) * ld_, points_step_);
-        }
-        runs_[run_count_++] = {image, row, column, count};
-        tiles_ += count;
-        column += count;
-        if (tiles_ == most_) multiply();
-      }
-    }
-  }
-
-  void multiply() {
-    if (tiles_ == 0) return;
-    float* products = t_products.get<float>(kPoints * products_step_);
-    for (std::int64_t panel = 0; panel < p_.panels(); ++panel) {
-      const Blocks::Range filters = panel_of(p_.filters(), panel);
-      const float* right = weights_ + panel * kPoints * p_.weights_step();
-      for (std::int64_t point = 0; point < kPoints; ++point) {
-        multiply_rows(
-            {points_ + point * points_step_, tiles_, p_.channels(), ld_, 1},
-            {right + point * p_.weights_step(), p_.channels(), filters.count(), kPanel, 1},
-            products + point * products_step_, kPanel, false);
-      }
-      const float* from = products;
-      for (std::int64_t i = 0; i < run_count_; ++i) {
-        put(runs_[i], from, filters);
-        from += runs_[i].count * kPanel;
-      }
-    }
-    tiles_ = run_count_ = 0;
-  }
+  [[nodiscard]] std::int64_t step() const noexcept { return most_ * kPanel + kLine; }
+  [[nodiscard]] float* products() const { return t_products.get<float>(kPoints * step()); }
 
   void put(const TileRun& run, const float* products, Blocks::Range filters) const {
     const WindowAxis &ys = p_.real.windows.y, &xs = p_.real.windows.x;
@@ -153,11 +119,10 @@ class TileRows {
     for (std::int64_t i = 0; i < run.count; ++i) {
       const WidePixels pixels{made + i * kSide * pixel_step, row_step, pixel_step, rows,
                               std::min(kSide, columns - i * kSide)};
-      if (transform_wide_products(products + i * kPanel, products_step_, count, bias, pixels)) {
-        continue;
-      }
+      if (transform_wide_products(products + i * kPanel, step(), count, bias, pixels)) continue;
       convolve_wide_tile(take_tile(run.image, y, x + i * kSide), kWideSide * p_.channels(),
-                         p_.channels(), take_panel(filters), count, p_.turned, bias, pixels);
+                         p_.channels(), take_taps(p_, {0, p_.channels()}, filters), count,
+                         p_.turned, bias, pixels);
     }
     const std::int64_t plane = p_.real.windows.result_plane();
     const bool whole = columns == xs.result;
@@ -172,6 +137,7 @@ class TileRows {
     }
   }
 
+ private:
   // A tile with an infinity or NaN, which the transforms spread over all of its pixels: elements
   // beside the image are 0.
   [[nodiscard]] const BFloat16* take_tile(std::int64_t image, std::int64_t y,
@@ -193,29 +159,168 @@ class TileRows {
     }
     return tile;
   }
-  [[nodiscard]] const BFloat16* take_panel(Blocks::Range filters) const {
-    BFloat16* const taps = t_taps.get<BFloat16>(p_.channels() * kTaps * kPanel);
-    take_taps(p_.weights(), {0, p_.channels()}, filters, bits(taps));
-    return taps;
-  }
 
   const Grid& grid_;
   const Problem& p_;
+  const std::int64_t most_;
+};
+
+/// Some rows of tiles, counted through all images, with all filters.
+class TileRows {
+ public:
+  TileRows(const Grid& grid, const Problem& p, const float* weights, std::int64_t most)
+      : p_(p),
+        weights_(weights),
+        most_(most),
+        results_(grid, p, most),
+        points_(t_points.get<float>(Points::size(most, p.channels())), most, p.channels()) {}
+
+  void run(Blocks::Range rows) {
+    for_each_tile_row(p_.tiles, rows, [&](auto... row) { take(row...); });
+    multiply();
+  }
+
+ private:
+  // A row of tiles; as many as are wanted are multiplied.
+  void take(std::int64_t image, std::int64_t row, const ImageRows& pixels, std::int64_t top) {
+    for (std::int64_t column = 0; column < p_.across();) {
+      const std::int64_t count = std::min(p_.across() - column, most_ - tiles_);
+      transform_tiles(p_, pixels, top, {column, column + count}, points_, tiles_);
+      runs_[run_count_++] = {image, row, column, count};
+      tiles_ += count;
+      column += count;
+      if (tiles_ == most_) multiply();
+    }
+  }
+
+  void multiply() {
+    if (tiles_ == 0) return;
+    float* products = results_.products();
+    for (std::int64_t panel = 0; panel < p_.panels().count(); ++panel) {
+      const Blocks::Range filters = p_.panels()[panel];
+      const float* right = weights_ + panel * kPoints * p_.weights_step();
+      for (std::int64_t point = 0; point < kPoints; ++point) {
+        multiply_rows(
+            {points_.data + point * points_.step, tiles_, p_.channels(), points_.ld, 1},
+            {right + point * p_.weights_step(), p_.channels(), filters.count(), kPanel, 1},
+            products + point * results_.step(), kPanel, false);
+      }
+      const float* from = products;
+      for (std::int64_t i = 0; i < run_count_; ++i) {
+        results_.put(runs_[i], from, filters);
+        from += runs_[i].count * kPanel;
+      }
+    }
+    tiles_ = run_count_ = 0;
+  }
+
+  const Problem& p_;
   const float* const weights_;
-  const std::int64_t most_, ld_, points_step_, products_step_;
-  float* const points_;
+  const std::int64_t most_;
+  const Results results_;
+  const Points points_;
   std::int64_t tiles_ = 0, run_count_ = 0;
   TileRun runs_[kMostTiles];
 };
 
-void run(Grid& grid, const Problem& p) {
-  const float* weights = transform_all_weights(grid, p);
+// All weights as [panel of filters][point][channel][filter], then blocks of tiles.
+void run_by_tiles(Grid& grid, const Problem& p) {
+  float* weights = t_weights.get<float>(p.panels().count() * kPoints * p.weights_step());
+  const Blocks channels(p.channels(), kWeightRows);
+  grid.run_by_any(p.panels().count() * channels.count(), [&](std::int64_t index) {
+    const Blocks::Range some = channels[index % channels.count()];
+    const std::int64_t panel = index / channels.count();
+    transform_weights(p, some, p.panels()[panel],
+                      weights + panel * kPoints * p.weights_step() + some.first * kPanel,
+                      p.weights_step());
+  });
   const std::int64_t all = p.real.windows.images * p.down();
   const std::int64_t wanted = parts(parts(all * p.across(), kMostTiles), kEvenBlocks) * kEvenBlocks;
   const Blocks blocks(all, parts(all, wanted));
   const std::int64_t most = std::min(blocks[0].count() * p.across(), kMostTiles);
   grid.run_by_any(blocks.count(),
                   [&](std::int64_t index) { TileRows(grid, p, weights, most).run(blocks[index]); });
+}
+
+// All tiles, then blocks with a panel of filters for some of them, which transform the weights that
+// they need, a few channels at a time: those stay in L2.
+void run_by_panels(Grid& grid, const Problem& p) {
+  const std::int64_t across = p.across(), all = p.real.windows.images * p.down();
+  const Blocks groups(all, std::max<std::int64_t>(kMostTiles / across, 1));
+  const std::int64_t most = std::min(groups[0].count(), all) * across;
+  const std::int64_t size = Points::size(most, p.channels());
+  float* points = t_shared.get<float>(groups.count() * size);
+  const auto points_of = [&](std::int64_t group) {
+    return Points(points + group * size, most, p.channels());
+  };
+  const Blocks rows(all, std::max<std::int64_t>(kFewTiles / across, 1));
+  grid.run_by_any(rows.count(), [&](std::int64_t index) {
+    for_each_tile_row(
+        p.tiles, rows[index],
+        [&](std::int64_t image, std::int64_t row, const ImageRows& pixels, std::int64_t top) {
+          const std::int64_t counted = image * p.down() + row;
+          const std::int64_t group = counted / groups[0].count();
+          transform_tiles(p, pixels, top, {0, across}, points_of(group),
+                          (counted - groups[group].first) * across);
+        });
+  });
+  const Blocks channels(p.channels(), kPanelChannels);
+  grid.run_by_any(p.panels().count() * groups.count(), [&](std::int64_t index) {
+    const Blocks::Range filters = p.panels()[index / groups.count()];
+    const Blocks::Range tile_rows = groups[index % groups.count()];
+    const Points left = points_of(index % groups.count());
+    const Results results(grid, p, most);
+    float* products = results.products();
+    constexpr std::int64_t kStep = kPanelChannels * kPanel + kLine;
+    float* weights = t_panel.get<float>(kPoints * kStep);
+    for (std::int64_t k = 0; k < channels.count(); ++k) {
+      transform_weights(p, channels[k], filters, weights, kStep);
+      for (std::int64_t point = 0; point < kPoints; ++point) {
+        multiply_rows({left.data + point * left.step + channels[k].first,
+                       tile_rows.count() * across, channels[k].count(), left.ld, 1},
+                      {weights + point * kStep, channels[k].count(), filters.count(), kPanel, 1},
+                      products + point * results.step(), kPanel, k > 0);
+      }
+    }
+    for (std::int64_t row = tile_rows.first; row < tile_rows.last; ++row) {
+      results.put({row / p.down(), row % p.down(), 0, across},
+                  products + (row - tile_rows.first) * across * kPanel, filters);
+    }
+  });
+}
+
+// Many weights for few tiles: transforming them for each group of tiles is less work than getting
+// all of them from a far cache or memory.
+bool goes_by_panels(const Windows& windows, std::int64_t filters) {
+  const std::int64_t tiles = wide_tiles(windows).pixels(), channels = windows.channels;
+  return filters > kPanel && 2 * tiles * tiles <= channels * filters &&
+         tiles * channels <= kMostShared;
+}
+
+void run(Grid& grid, const Problem& p) {
+  (goes_by_panels(p.real.windows, p.filters()) ? run_by_panels : run_by_tiles)(grid, p);
+}
+
+bool has_tiles(const Windows& windows) {
+  for (const WindowAxis* axis : {&windows.y, &windows.x}) {
+    if (axis->kernel != 3 || axis->stride != 1 || axis->dilation != 1 || axis->padding > 2) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// In units of the time that the products of a tile take: `weights` is what transforming those
+// takes, `transforms` what transforming a tile takes for each channel and filter, both over the
+// number of products. Products of pixels take an eighth of it each. Measured on two cores of Zen 5.
+bool pays(const Windows& windows, std::int64_t filters, std::int64_t most, double weights,
+          double transforms) {
+  const std::int64_t channels = windows.channels;
+  if (std::min(channels, filters) < kFewest || std::max(channels, filters) > most) return false;
+  const auto tiles = static_cast<double>(wide_tiles(windows).pixels());
+  const double tile =
+      1 + transforms / static_cast<double>(channels) + transforms / static_cast<double>(filters);
+  return static_cast<double>(windows.pixels()) >= 8 * (tiles * tile + weights);
 }
 
 BFloat16* elements(const TensorRef& tensor) {
@@ -232,25 +337,20 @@ Problem problem(const TensorRef& result, const TensorRef& images, const TensorRe
                           weights_last,
                           windows};
   Problem p{real, real, turned};
-  for (WindowAxis* axis : {&p.whole.windows.y, &p.whole.windows.x}) {
-    axis->result = parts(axis->result, kSide) * kSide;
-  }
+  p.tiles.windows = wide_tiles(windows);
   return p;
 }
 
 }  // namespace
 
 bool suits_winograd_bfloat16(const Windows& windows, std::int64_t filters) {
-  for (const WindowAxis* axis : {&windows.y, &windows.x}) {
-    if (axis->kernel != 3 || axis->stride != 1 || axis->dilation != 1 || axis->padding > 2) {
-      return false;
-    }
-  }
-  const std::int64_t channels = windows.channels;
-  if (std::min(channels, filters) < kFewest || std::max(channels, filters) > kMost) return false;
-  const std::int64_t down = parts(windows.y.result, kSide), across = parts(windows.x.result, kSide);
-  const std::int64_t least = channels * filters > kManyWeights ? kLeastPixelsOfMany : kLeastPixels;
-  return windows.pixels() >= least * (windows.images * down * across + kWeightTiles);
+  const bool by_panels = goes_by_panels(windows, filters);
+  return has_tiles(windows) &&
+         pays(windows, filters, by_panels ? kMostByPanels : kMost, by_panels ? 13 : 20, 6);
+}
+
+bool suits_winograd_bfloat16_weights(const Windows& windows, std::int64_t filters) {
+  return has_tiles(windows) && pays(windows, filters, kMost, 8, 10);
 }
 
 void convolve_winograd_bfloat16(Grid& grid, const TensorRef& result, const TensorRef& images,

@@ -14,8 +14,9 @@
 
 namespace loom::ops {
 
-/// True if it is faster than other ways.
+/// True if it is faster than other ways, for a convolution and for the gradient of its weights.
 [[nodiscard]] bool suits_winograd_bfloat16(const Windows& windows, std::int64_t filters);
+[[nodiscard]] bool suits_winograd_bfloat16_weights(const Windows& windows, std::int64_t filters);
 
 /// result = images (*) weights + bias, if the bias is defined. Operands lie as those of
 /// convolve_pixels(). Requires: bfloat16, can_multiply<float>(), can_multiply<c10::BFloat16>(),
@@ -29,5 +30,12 @@ void convolve_winograd_bfloat16(Grid& grid, const TensorRef& result, const Tenso
 void convolve_winograd_bfloat16_turned(Grid& grid, const TensorRef& result, const TensorRef& images,
                                        const TensorRef& weights, const Windows& windows,
                                        bool weights_last);
+
+/// The gradient of the weights; `weights_last`: its channels are last in memory. Requires:
+/// suits_winograd_bfloat16_weights(). An infinity or NaN reaches all taps of its channel and
+/// filter.
+void winograd_bfloat16_weight_gradient(Grid& grid, const TensorRef& result,
+                                       const TensorRef& gradient, const TensorRef& images,
+                                       const Windows& windows, bool weights_last);
 
 }  // namespace loom::ops

@@ -9,8 +9,7 @@ namespace {
 
 using c10::BFloat16;
 
-__m512 load(const BFloat16* from) {
-  const __m256i halves = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+__m512 widened(__m256i halves) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
 }
 
@@ -18,14 +17,32 @@ __m512 broadcast(const BFloat16* from) {
   return _mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(from->x) << 16));
 }
 
-void store(BFloat16* to, __m512 values) {
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
-                      reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(values)));
-}
+/// The elements of a vector: all, or the first ones. Others are neither read nor written.
+struct Whole {
+  static __m512 load(const BFloat16* from) {
+    return widened(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+  }
+  static __m512 load(const float* from) { return _mm512_loadu_ps(from); }
+  static void store(BFloat16* to, __m512 values) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
+                        reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(values)));
+  }
+};
+struct Part {
+  __mmask16 mask;
+  __m512 load(const BFloat16* from) const { return widened(_mm256_maskz_loadu_epi16(mask, from)); }
+  __m512 load(const float* from) const { return _mm512_maskz_loadu_ps(mask, from); }
+  void store(BFloat16* to, __m512 values) const {
+    _mm256_mask_storeu_epi16(to, mask, reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(values)));
+  }
+};
 
-/// The last vector may overlap the one before.
-std::int64_t vector_at(std::int64_t begin, std::int64_t count) {
-  return begin + kVectorFloats <= count ? begin : count - kVectorFloats;
+/// Calls function(at, elements) for the vectors that `count` elements make up.
+template <class Function>
+[[gnu::always_inline]] inline void for_each_vector(std::int64_t count, Function&& function) {
+  std::int64_t at = 0;
+  for (; at + kVectorFloats <= count; at += kVectorFloats) function(at, Whole{});
+  if (at < count) function(at, Part{static_cast<__mmask16>((1U << (count - at)) - 1)});
 }
 
 [[gnu::always_inline]] inline void to_points(const __m512 (&d)[6], __m512 (&t)[6]) {
@@ -64,38 +81,59 @@ std::int64_t vector_at(std::int64_t begin, std::int64_t count) {
   u[5] = g[2];
 }
 
+// The transposed transforms: A d and G' m.
+[[gnu::always_inline]] inline void from_pixels(const __m512 (&d)[4], __m512 (&p)[6]) {
+  const __m512 two = _mm512_set1_ps(2), four = _mm512_set1_ps(4);
+  const __m512 even = _mm512_add_ps(d[0], d[2]), odd = _mm512_add_ps(d[1], d[3]);
+  const __m512 wide = _mm512_fmadd_ps(four, d[2], d[0]), far = _mm512_fmadd_ps(four, d[3], d[1]);
+  p[0] = d[0];
+  p[1] = _mm512_add_ps(even, odd);
+  p[2] = _mm512_sub_ps(even, odd);
+  p[3] = _mm512_fmadd_ps(two, far, wide);
+  p[4] = _mm512_fnmadd_ps(two, far, wide);
+  p[5] = d[3];
+}
+
+[[gnu::always_inline]] inline void to_taps(const __m512 (&m)[6], __m512 (&g)[3]) {
+  const __m512 quarter = _mm512_set1_ps(0.25F), sixth = _mm512_set1_ps(1.F / 6);
+  const __m512 small = _mm512_set1_ps(1.F / 24), middle = _mm512_set1_ps(1.F / 12);
+  const __m512 near = _mm512_add_ps(m[1], m[2]), far = _mm512_add_ps(m[3], m[4]);
+  const __m512 one = _mm512_sub_ps(m[2], m[1]), other = _mm512_sub_ps(m[3], m[4]);
+  g[0] = _mm512_fmadd_ps(small, far, _mm512_fnmadd_ps(sixth, near, _mm512_mul_ps(quarter, m[0])));
+  g[1] = _mm512_fmadd_ps(middle, other, _mm512_mul_ps(sixth, one));
+  g[2] = _mm512_fmadd_ps(sixth, _mm512_sub_ps(far, near), m[5]);
+}
+
 }  // namespace
 
 // There are more values than registers: columns first, then rows.
 void transform_wide_tile(const BFloat16* pixels, std::int64_t row_step, std::int64_t channels,
                          float* points, std::int64_t step) {
-  for (std::int64_t begin = 0; begin < channels; begin += kVectorFloats) {
-    const std::int64_t at = vector_at(begin, channels);
-    __m512 turned[6][6];
+  for_each_vector(channels, [=](std::int64_t at, auto elements) __attribute__((always_inline)) {
+    __m512 columns[6][6];
     for (int x = 0; x < 6; ++x) {
       __m512 d[6];
-      for (int y = 0; y < 6; ++y) d[y] = load(pixels + y * row_step + x * channels + at);
-      to_points(d, turned[x]);
+      for (int y = 0; y < 6; ++y) d[y] = elements.load(pixels + y * row_step + x * channels + at);
+      to_points(d, columns[x]);
     }
     for (int y = 0; y < 6; ++y) {
       __m512 d[6], t[6];
-      for (int x = 0; x < 6; ++x) d[x] = turned[x][y];
+      for (int x = 0; x < 6; ++x) d[x] = columns[x][y];
       to_points(d, t);
       for (int x = 0; x < 6; ++x) _mm512_storeu_ps(points + (6 * y + x) * step + at, t[x]);
     }
-  }
+  });
 }
 
 void transform_wide_taps(const BFloat16* taps, std::int64_t count, bool turned, float* points,
                          std::int64_t step) {
-  for (std::int64_t begin = 0; begin < count; begin += kVectorFloats) {
-    const std::int64_t at = vector_at(begin, count);
+  for_each_vector(count, [=](std::int64_t at, auto elements) __attribute__((always_inline)) {
     __m512 columns[3][6];
     for (int x = 0; x < 3; ++x) {
       __m512 g[3];
       for (int y = 0; y < 3; ++y) {
         const int tap = 3 * y + x;
-        g[y] = load(taps + (turned ? 8 - tap : tap) * count + at);
+        g[y] = elements.load(taps + (turned ? 8 - tap : tap) * count + at);
       }
       from_taps(g, columns[x]);
     }
@@ -105,46 +143,46 @@ void transform_wide_taps(const BFloat16* taps, std::int64_t count, bool turned, 
       from_taps(g, u);
       for (int x = 0; x < 6; ++x) _mm512_storeu_ps(points + (6 * y + x) * step + at, u[x]);
     }
-  }
+  });
 }
 
 bool transform_wide_products(const float* products, std::int64_t step, std::int64_t filters,
                              const BFloat16* bias, const WidePixels& pixels) {
   __m512 zero = _mm512_setzero_ps();  // until an infinity or NaN is multiplied with it
-  for (std::int64_t begin = 0; begin < filters; begin += kVectorFloats) {
-    const std::int64_t at = vector_at(begin, filters);
-    const __m512 added = bias == nullptr ? _mm512_setzero_ps() : load(bias + at);
-    __m512 columns[6][4];
-    for (int x = 0; x < 6; ++x) {
-      __m512 m[6];
-      for (int y = 0; y < 6; ++y) m[y] = _mm512_loadu_ps(products + (6 * y + x) * step + at);
-      to_pixels(m, columns[x]);
-    }
-    for (std::int64_t y = 0; y < pixels.rows; ++y) {
-      __m512 m[6], o[4];
-      for (int x = 0; x < 6; ++x) m[x] = columns[x][y];
-      to_pixels(m, o);
-      BFloat16* to = pixels.to + y * pixels.row_step + at;
-      for (const __m512& sum : o) zero = _mm512_fmadd_ps(sum, _mm512_setzero_ps(), zero);
-      for (std::int64_t x = 0; x < pixels.columns; ++x) {
-        store(to + x * pixels.pixel_step, _mm512_add_ps(o[x], added));
-      }
-    }
-  }
+  for_each_vector(
+      filters, [=, &zero](std::int64_t at, auto elements) __attribute__((always_inline)) {
+        const __m512 added = bias == nullptr ? _mm512_setzero_ps() : elements.load(bias + at);
+        __m512 columns[6][4];
+        for (int x = 0; x < 6; ++x) {
+          __m512 m[6];
+          for (int y = 0; y < 6; ++y) m[y] = elements.load(products + (6 * y + x) * step + at);
+          to_pixels(m, columns[x]);
+        }
+        for (std::int64_t y = 0; y < pixels.rows; ++y) {
+          __m512 m[6], o[4];
+          for (int x = 0; x < 6; ++x) m[x] = columns[x][y];
+          to_pixels(m, o);
+          for (const __m512& sum : o) zero = _mm512_fmadd_ps(sum, _mm512_setzero_ps(), zero);
+          BFloat16* to = pixels.to + y * pixels.row_step + at;
+          for (std::int64_t x = 0; x < pixels.columns; ++x) {
+            elements.store(to + x * pixels.pixel_step, _mm512_add_ps(o[x], added));
+          }
+        }
+      });
   return _mm512_cmpunord_ps_mask(zero, zero) == 0;
 }
 
 void convolve_wide_tile(const BFloat16* tile, std::int64_t row_step, std::int64_t channels,
                         const BFloat16* taps, std::int64_t filters, bool turned,
                         const BFloat16* bias, const WidePixels& pixels) {
-  for (std::int64_t begin = 0; begin < filters; begin += kVectorFloats) {
-    const std::int64_t at = vector_at(begin, filters);
-    const __m512 added = bias == nullptr ? _mm512_setzero_ps() : load(bias + at);
+  for_each_vector(filters, [=](std::int64_t at, auto elements) __attribute__((always_inline)) {
+    const __m512 added = bias == nullptr ? _mm512_setzero_ps() : elements.load(bias + at);
     for (std::int64_t y = 0; y < pixels.rows; ++y) {
       __m512 sums[kWideResult] = {};
       for (std::int64_t c = 0; c < channels; ++c) {
         for (int tap = 0; tap < 9; ++tap) {
-          const __m512 weight = load(taps + (9 * c + (turned ? 8 - tap : tap)) * filters + at);
+          const __m512 weight =
+              elements.load(taps + (9 * c + (turned ? 8 - tap : tap)) * filters + at);
           const BFloat16* from = tile + (y + tap / 3) * row_step + tap % 3 * channels + c;
           for (int x = 0; x < kWideResult; ++x) {
             sums[x] = _mm512_fmadd_ps(broadcast(from + x * channels), weight, sums[x]);
@@ -153,10 +191,45 @@ void convolve_wide_tile(const BFloat16* tile, std::int64_t row_step, std::int64_
       }
       BFloat16* to = pixels.to + y * pixels.row_step + at;
       for (std::int64_t x = 0; x < pixels.columns; ++x) {
-        store(to + x * pixels.pixel_step, _mm512_add_ps(sums[x], added));
+        elements.store(to + x * pixels.pixel_step, _mm512_add_ps(sums[x], added));
       }
     }
-  }
+  });
+}
+
+void transform_wide_pixels(const BFloat16* pixels, std::int64_t row_step, std::int64_t pixel_step,
+                           std::int64_t count, float* points, std::int64_t step) {
+  for_each_vector(count, [=](std::int64_t at, auto elements) __attribute__((always_inline)) {
+    __m512 columns[4][6];
+    for (int x = 0; x < 4; ++x) {
+      __m512 d[4];
+      for (int y = 0; y < 4; ++y) d[y] = elements.load(pixels + y * row_step + x * pixel_step + at);
+      from_pixels(d, columns[x]);
+    }
+    for (int y = 0; y < 6; ++y) {
+      const __m512 d[4] = {columns[0][y], columns[1][y], columns[2][y], columns[3][y]};
+      __m512 p[6];
+      from_pixels(d, p);
+      for (int x = 0; x < 6; ++x) _mm512_storeu_ps(points + (6 * y + x) * step + at, p[x]);
+    }
+  });
+}
+
+void transform_wide_sums(const float* sums, std::int64_t step, std::int64_t count, BFloat16* taps) {
+  for_each_vector(count, [=](std::int64_t at, auto elements) __attribute__((always_inline)) {
+    __m512 columns[6][3];
+    for (int x = 0; x < 6; ++x) {
+      __m512 m[6];
+      for (int y = 0; y < 6; ++y) m[y] = elements.load(sums + (6 * y + x) * step + at);
+      to_taps(m, columns[x]);
+    }
+    for (int y = 0; y < 3; ++y) {
+      __m512 m[6], g[3];
+      for (int x = 0; x < 6; ++x) m[x] = columns[x][y];
+      to_taps(m, g);
+      for (int x = 0; x < 3; ++x) elements.store(taps + (3 * y + x) * count + at, g[x]);
+    }
+  });
 }
 
 }  // namespace loom::ops
