@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """3x3 convolutions of bfloat16 by Winograd's algorithm in float32."""
 
-import itertools
 import random
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -15,13 +15,57 @@ NEARLY = 2e-5
 Case = tuple[int, int, int, tuple[int, int], tuple[int, int]]
 
 
+def tiles_of(batch: int, rows: int, columns: int) -> int:
+    return batch * -(-rows // 4) * -(-columns // 4)
+
+
+def by_panels(channels: int, filters: int, tiles: int) -> bool:
+    """As goes_by_panels() says."""
+    return (
+        filters > 64 and 2 * tiles**2 <= channels * filters and 144 * tiles * channels <= 30 << 20
+    )
+
+
 def suits(batch: int, channels: int, filters: int, rows: int, columns: int) -> bool:
-    """As suits_winograd_bfloat16() says, where the weights are transformed at once."""
-    tiles = batch * -(-rows // 4) * -(-columns // 4)
-    return batch * rows * columns >= 8 * (tiles * (1 + 6 / channels + 6 / filters) + 20)
+    """As suits_winograd_bfloat16() says, of the size of the result."""
+    tiles = tiles_of(batch, rows, columns)
+    panels = by_panels(channels, filters, tiles)
+    if min(channels, filters) < 16 or max(channels, filters) > (2048 if panels else 512):
+        return False
+    tile = 1 + 6 / channels + 6 / filters
+    return batch * rows * columns >= 8 * (tiles * tile + (13 if panels else 20))
 
 
-def cases(count: int) -> list[Case]:
+def suits_weights(batch: int, channels: int, filters: int, rows: int, columns: int) -> bool:
+    """As suits_winograd_bfloat16_weights() says."""
+    tiles, tile = tiles_of(batch, rows, columns), 1 + 10 / channels + 10 / filters
+    across = min(512, (16 << 20) // (144 * (channels + filters)))
+    return (
+        min(channels, filters) >= 16
+        and max(channels, filters) <= 512
+        and -(-columns // 4) <= across
+        and batch * rows * columns >= 8 * (tiles * tile + 8)
+    )
+
+
+def result_of(case: Case) -> tuple[int, int]:
+    _, _, _, (height, width), (above, beside) = case
+    return height + 2 * above - 2, width + 2 * beside - 2
+
+
+def suits_forward(case: Case) -> bool:
+    batch, channels, filters, _, _ = case
+    return suits(batch, channels, filters, *result_of(case))
+
+
+def suits_backward(case: Case) -> bool:
+    batch, channels, filters, size, _ = case
+    return suits(batch, filters, channels, *size) and suits_weights(
+        batch, channels, filters, *result_of(case)
+    )
+
+
+def cases(count: int, suitable: Callable[[Case], bool]) -> list[Case]:
     """Batch, channels, filters, height and width, padding."""
     choose = random.Random(11)
     made: list[Case] = []
@@ -29,35 +73,46 @@ def cases(count: int) -> list[Case]:
         channels, filters = (choose.choice((16, 17, 33, 64, 70, 150)) for _ in range(2))
         size = choose.randint(4, 40), choose.randint(4, choose.choice((10, 40, 300)))
         padding = choose.choice((0, 1, 1, 2)), choose.choice((0, 1, 1, 2))
-        rows, columns = (
-            length + 2 * beside - 2 for length, beside in zip(size, padding, strict=True)
-        )
-        batch = choose.choice((1, 2, 5))
-        if suits(batch, channels, filters, rows, columns):
-            made.append((batch, channels, filters, size, padding))
+        case = choose.choice((1, 2, 5)), channels, filters, size, padding
+        if suitable(case):
+            made.append(case)
     return made
 
 
 SPECIAL: list[Case] = [
-    (16, 16, 16, (8, 8), (1, 1)),  # a block has tiles of several images
+    (24, 16, 16, (8, 8), (1, 1)),  # a block has tiles of several images
     (1, 16, 20, (6, 600), (0, 1)),  # more tiles side by side than are multiplied at a time
     (3, 20, 16, (9, 260), (2, 2)),
-    (1, 400, 330, (47, 45), (1, 1)),
     # Many weights for few tiles: by panels of filters.
-    (1, 130, 150, (16, 17), (1, 1)),
+    (1, 400, 330, (47, 45), (1, 1)),
+    (1, 16, 512, (24, 24), (1, 1)),
+    (1, 130, 150, (16, 18), (1, 1)),
     (2, 300, 512, (14, 15), (1, 2)),
-    (1, 64, 1000, (4, 260), (0, 1)),
-    (3, 600, 65, (8, 8), (1, 1)),
-    (1, 16, 512, (23, 21), (1, 1)),
+    (1, 64, 1000, (4, 260), (1, 1)),
+    (4, 600, 65, (8, 8), (1, 1)),
 ]
-LAYOUTS = list(itertools.product((False, True), repeat=2))
+SPECIAL_BACKWARD: list[Case] = [
+    (24, 40, 33, (8, 8), (1, 1)),
+    (1, 33, 40, (23, 600), (1, 1)),
+    (1, 330, 400, (47, 45), (1, 1)),  # several groups of tiles
+    (1, 512, 64, (24, 24), (1, 1)),
+    (2, 65, 300, (16, 18), (1, 2)),
+]
+# Images in the order of their dimensions with weights in channels_last have a result in
+# channels_last: oneDNN's.
+LAYOUTS = [(False, False), (True, False), (True, True)]
+
+
+def test_cases_are_for_what_is_tested() -> None:
+    assert all(suits_forward(case) for case in SPECIAL)
+    assert all(suits_backward(case) for case in SPECIAL_BACKWARD)
 
 
 def weights_of(filters: int, channels: int) -> torch.Tensor:
     return numbers(filters, channels, 3, 3, seed=18) / (3 * channels**0.5)
 
 
-@pytest.mark.parametrize("case", cases(40) + SPECIAL, ids=str)
+@pytest.mark.parametrize("case", cases(40, suits_forward) + SPECIAL, ids=str)
 @pytest.mark.parametrize(("last", "weights_last"), LAYOUTS, ids=str)
 def test_any_shape(case: Case, last: bool, weights_last: bool) -> None:
     batch, channels, filters, size, padding = case
@@ -70,14 +125,14 @@ def test_any_shape(case: Case, last: bool, weights_last: bool) -> None:
     )
 
 
-@pytest.mark.parametrize("case", cases(12) + SPECIAL, ids=str)
+@pytest.mark.parametrize("case", cases(20, suits_backward) + SPECIAL_BACKWARD, ids=str)
 @pytest.mark.parametrize(("last", "weights_last"), LAYOUTS, ids=str)
 def test_gradients(case: Case, last: bool, weights_last: bool) -> None:
     batch, channels, filters, size, padding = case
     images = last_too(numbers(batch, channels, *size), last)
     weights = last_too(weights_of(filters, channels), weights_last)
     bias = numbers(filters, seed=19)
-    rows, columns = (length + 2 * beside - 2 for length, beside in zip(size, padding, strict=True))
+    rows, columns = result_of(case)
     gradient = last_too(numbers(batch, filters, rows, columns, seed=20), last)
 
     def run(device: str, dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
@@ -105,48 +160,108 @@ def test_only_the_gradient_of_the_images() -> None:
     torch.testing.assert_close(made.cpu().double(), expected, rtol=2**-8, atol=NEARLY)
 
 
+@pytest.mark.parametrize("padding", [3, 4, (1, 3), (3, 1)], ids=str)
+@pytest.mark.parametrize("last", [False, True])
+def test_more_padding_than_the_window_sees(last: bool, padding: int | tuple[int, int]) -> None:
+    images = last_too(numbers(2, 32, 24, 24), last)
+    weights = weights_of(48, 32)
+    agree(images, weights, padding=padding, atol=NEARLY)
+
+    def gradient(device: str, dtype: torch.dtype) -> torch.Tensor:
+        x = images.to(device, dtype).requires_grad_()
+        y = F.conv2d(x, weights.to(device, dtype), padding=padding)
+        seed = last_too(numbers(*y.shape, seed=20), last).to(device, dtype)
+        return torch.autograd.grad(y, x, seed)[0]
+
+    actual, expected = gradient("loom", torch.bfloat16), gradient("cpu", torch.float64)
+    torch.testing.assert_close(actual.cpu().double(), expected, rtol=2**-8, atol=NEARLY)
+
+
+def same(actual: torch.Tensor, expected: torch.Tensor) -> None:
+    """Of float32 on cpu, which leaves out what is beside the image."""
+    torch.testing.assert_close(
+        actual.cpu(), expected.bfloat16(), rtol=2**-7, atol=NEARLY, equal_nan=True
+    )
+
+
+# By tiles, by panels.
+NOT_FINITE = [(1, 20, 70, 40), (1, 80, 130, 20)]
+
+
+@pytest.mark.parametrize("shape", NOT_FINITE, ids=str)
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize("bad", [float("inf"), float("-inf"), float("nan")])
-def test_what_is_not_finite_stays_where_it_is(last: bool, bad: float) -> None:
+def test_what_is_not_finite_stays_where_it_is(
+    shape: tuple[int, int, int, int], last: bool, bad: float
+) -> None:
     """Anywhere in a tile and beside its edges."""
-    size = 29
-    for place in range(0, size * size, 37):
-        images = last_too(numbers(1, 16, size, size), last)
-        images[0, place % 16, place // size, place % size] = bad
-        weights = last_too(weights_of(70, 16), last)
-        expected = F.conv2d(images.double(), weights.double(), padding=1).bfloat16()
-        actual = F.conv2d(images.to("loom"), weights.to("loom"), padding=1).cpu()
-        torch.testing.assert_close(actual, expected, rtol=2**-7, atol=NEARLY, equal_nan=True)
+    batch, channels, filters, size = shape
+    assert suits(batch, channels, filters, size, size)
+    weights = last_too(weights_of(filters, channels), last)
+    for place in range(0, size * size, 41):
+        images = last_too(numbers(batch, channels, size, size), last)
+        images[0, place % channels, place // size, place % size] = bad
+        expected = F.conv2d(images.float(), weights.float(), padding=1)
+        same(F.conv2d(images.to("loom"), weights.to("loom"), padding=1), expected)
 
 
+@pytest.mark.parametrize("shape", NOT_FINITE, ids=str)
 @pytest.mark.parametrize("last", [False, True])
-def test_numbers_that_only_the_transforms_overflow_with(last: bool) -> None:
+def test_numbers_that_only_the_transforms_overflow_with(
+    shape: tuple[int, int, int, int], last: bool
+) -> None:
+    batch, channels, filters, size = shape
     scale = 2.0**123
-    images = last_too(numbers(1, 16, 24, 24) * scale, last)
-    weights = last_too(weights_of(70, 16), last)
+    images = last_too(numbers(batch, channels, size, size) * scale, last)
+    weights = last_too(weights_of(filters, channels), last)
     agree(images, weights, padding=1, atol=NEARLY * scale)
 
 
+@pytest.mark.parametrize("shape", NOT_FINITE, ids=str)
 @pytest.mark.parametrize("last", [False, True])
-def test_a_filter_that_is_not_finite_leaves_the_others_alone(last: bool) -> None:
-    images = last_too(numbers(2, 20, 20, 23), last)
-    weights, bias = last_too(weights_of(70, 20), last), numbers(70, seed=19)
-    weights[3, 2, 1, 0], weights[69, 0, 2, 2] = float("inf"), float("nan")
+def test_a_filter_that_is_not_finite_leaves_the_others_alone(
+    shape: tuple[int, int, int, int], last: bool
+) -> None:
+    batch, channels, filters, size = shape
+    images = last_too(numbers(batch, channels, size, size), last)
+    weights, bias = last_too(weights_of(filters, channels), last), numbers(filters, seed=19)
+    weights[3, 2, 1, 0], weights[filters - 1, 0, 2, 2] = float("inf"), float("nan")
     bias[7] = float("nan")
-    expected = F.conv2d(images.double(), weights.double(), bias.double(), padding=1).bfloat16()
-    actual = F.conv2d(images.to("loom"), weights.to("loom"), bias.to("loom"), padding=1).cpu()
-    torch.testing.assert_close(actual, expected, rtol=2**-7, atol=NEARLY, equal_nan=True)
+    expected = F.conv2d(images.float(), weights.float(), bias.float(), padding=1)
+    same(F.conv2d(images.to("loom"), weights.to("loom"), bias.to("loom"), padding=1), expected)
 
 
-def test_the_gradient_of_what_is_not_finite() -> None:
-    images = numbers(1, 24, 24, 24).to("loom").requires_grad_()
-    weights = weights_of(33, 24)
+@pytest.mark.parametrize("shape", NOT_FINITE, ids=str)
+@pytest.mark.parametrize("last", [False, True])
+def test_the_gradient_of_the_images_where_something_is_not_finite(
+    shape: tuple[int, int, int, int], last: bool
+) -> None:
+    batch, filters, channels, size = shape
+    images = last_too(numbers(batch, channels, size, size), last)
+    weights = last_too(weights_of(filters, channels), last)
+    gradient = last_too(numbers(batch, filters, size, size, seed=20), last)
+    gradient[0, 3, 5, 6], gradient[0, 1, 0, size - 1] = float("inf"), float("nan")
+    weights[2, 1, 0, 0] = float("inf")
+
+    def run(device: str, dtype: torch.dtype) -> torch.Tensor:
+        x = images.to(device, dtype).requires_grad_()
+        y = F.conv2d(x, weights.to(device, dtype), padding=1)
+        return torch.autograd.grad(y, x, gradient.to(device, dtype))[0]
+
+    same(run("loom", torch.bfloat16), run("cpu", torch.float32))
+
+
+def test_the_gradient_of_the_weights_where_something_is_not_finite() -> None:
+    """All taps of its channel and filters, and no others."""
+    images, weights = numbers(1, 24, 24, 24), weights_of(33, 24)
     gradient = numbers(1, 33, 24, 24, seed=20)
-    gradient[0, 3, 5, 6] = float("inf")
-    F.conv2d(images, weights.to("loom"), padding=1).backward(gradient.to("loom"))
-    expected = F.conv_transpose2d(gradient.double(), weights.double(), padding=1).bfloat16()
-    assert images.grad is not None
-    torch.testing.assert_close(images.grad.cpu(), expected, rtol=2**-7, atol=NEARLY, equal_nan=True)
+    images[0, 5, 7, 8], gradient[0, 3, 9, 10] = float("inf"), float("nan")
+    own = weights.to("loom").requires_grad_()
+    y = F.conv2d(images.to("loom"), own, padding=1)
+    (made,) = torch.autograd.grad(y, own, gradient.to("loom"))
+    finite = torch.ones(33, 24, 3, 3, dtype=torch.bool)
+    finite[3], finite[:, 5] = False, False
+    assert torch.equal(made.isfinite().cpu(), finite)
 
 
 def test_operands_inside_other_tensors() -> None:
@@ -154,6 +269,7 @@ def test_operands_inside_other_tensors() -> None:
     nan = float("nan")
     memory = torch.full((2 * 16 * 24 * 24 + 2,), nan).bfloat16()
     memory[1:-1] = numbers(2 * 16 * 24 * 24)
+    assert suits(2, 16, 18, 24, 24)
     filters = torch.full((18 * 16 * 9 + 2,), nan).bfloat16()
     filters[1:-1] = weights_of(18, 16).flatten()
     for last in (False, True):
@@ -179,14 +295,13 @@ THREADS = """
 import hashlib, torch
 torch.manual_seed(3)
 digest = hashlib.sha256()
-for channels, filters, size in ((32, 70, 24), (16, 17, 61), (130, 64, 20)):
+for batch, channels, filters, size in ((3, 32, 70, 24), (3, 16, 17, 61), (2, 130, 140, 16)):
     for layout in (torch.contiguous_format, torch.channels_last):
-        x = torch.randn(3, channels, size, size, device="loom").bfloat16()
+        x = torch.randn(batch, channels, size, size, device="loom").bfloat16()
         w = torch.randn(filters, channels, 3, 3, device="loom").bfloat16()
         x, w = (tensor.to(memory_format=layout).requires_grad_() for tensor in (x, w))
         y = torch.nn.functional.conv2d(x, w, padding=1)
-        (dx,) = torch.autograd.grad(y.float().square().sum(), x)
-        for tensor in (y, dx):
+        for tensor in (y, *torch.autograd.grad(y.float().square().sum(), (x, w))):
             digest.update(tensor.detach().cpu().view(torch.int16).numpy().tobytes())
 print(digest.hexdigest())
 """

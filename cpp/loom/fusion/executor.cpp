@@ -117,17 +117,14 @@ class Block {
  public:
   Block(const Plan& plan, const Kernel& kernel) : plan_(plan), kernel_(kernel) {}
 
+  // An output that takes an input's place is in the cache when the input is.
   void prefetch_outputs(std::int64_t row, std::int64_t rows, std::int64_t column,
                         std::int64_t columns) const noexcept {
-    constexpr std::int64_t kCacheLine = 64;
     for (const PlannedOperand& output : plan_.outputs()) {
-      const auto item = static_cast<std::int64_t>(size_of(output.dtype));
-      for (std::int64_t r = row; r < row + rows; ++r) {
-        const std::byte* const start = row_start(output, r) + column * item;
-        for (std::int64_t b = 0; b < columns * item; b += kCacheLine) {
-          __builtin_prefetch(start + b, 1);
-        }
-      }
+      const bool replaces =
+          std::any_of(plan_.inputs().begin(), plan_.inputs().end(),
+                      [&](const PlannedOperand& input) { return input.data == output.data; });
+      if (!replaces) prefetch_rows(output, row, rows, column, columns);
     }
   }
 
@@ -152,6 +149,23 @@ class Block {
   }
 
  private:
+  void prefetch_rows(const PlannedOperand& output, std::int64_t row, std::int64_t rows,
+                     std::int64_t column, std::int64_t columns) const noexcept {
+    constexpr std::int64_t kCacheLine = 64;
+    const auto item = static_cast<std::int64_t>(size_of(output.dtype));
+    while (rows > 0) {
+      const std::int64_t run = std::min(rows, run_length(row)), stride = row_stride(output);
+      const std::byte* start = row_start(output, row) + column * item;
+      for (std::int64_t r = 0; r < run; ++r, start += stride) {
+        for (std::int64_t b = 0; b < columns * item; b += kCacheLine) {
+          __builtin_prefetch(start + b, 1);
+        }
+      }
+      row += run;
+      rows -= run;
+    }
+  }
+
   [[nodiscard]] std::int64_t run_length(std::int64_t row) const {
     const int d = plan_.column_dim() - 1;
     return d < 0 ? 1 : plan_.sizes()[d] - row % plan_.sizes()[d];

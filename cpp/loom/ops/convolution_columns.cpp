@@ -109,7 +109,7 @@ ColumnGradients convolve_pixels_backward(const at::Tensor& input_gradient,
                                          const at::Tensor& input, const at::Tensor& weight,
                                          const WindowSteps& steps) {
   ColumnGradients made;
-  if (!can_multiply<c10::BFloat16>()) return made;
+  if (grad.dim() != 4 || !can_multiply<c10::BFloat16>()) return made;
   Windows windows = windows_of(input, weight, grad, steps);
   const auto last =
       input_gradient.defined() ? bfloat16_images_last(input_gradient, grad, weight) : std::nullopt;

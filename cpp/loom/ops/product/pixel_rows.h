@@ -52,7 +52,8 @@ struct PixelProblem {
 };
 
 /// Rows of one image with their padding, in memory of the thread: pixel by pixel with all channels,
-/// or, by_channels, channel by channel. One at a time on a thread; the problem must stay.
+/// or, by_channels, channel by channel. One at a time on a thread; the problem must stay. Requires:
+/// no negative padding.
 class ImageRows {
  public:
   ImageRows(const PixelProblem& p, std::int64_t image, std::int64_t first, std::int64_t count);

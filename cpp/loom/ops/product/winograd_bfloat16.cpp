@@ -120,9 +120,7 @@ class Results {
       const WidePixels pixels{made + i * kSide * pixel_step, row_step, pixel_step, rows,
                               std::min(kSide, columns - i * kSide)};
       if (transform_wide_products(products + i * kPanel, step(), count, bias, pixels)) continue;
-      convolve_wide_tile(take_tile(run.image, y, x + i * kSide), kWideSide * p_.channels(),
-                         p_.channels(), take_taps(p_, {0, p_.channels()}, filters), count,
-                         p_.turned, bias, pixels);
+      convolve_tile(run.image, y, x + i * kSide, filters, pixels);
     }
     const std::int64_t plane = p_.real.windows.result_plane();
     const bool whole = columns == xs.result;
@@ -138,26 +136,29 @@ class Results {
   }
 
  private:
-  // A tile with an infinity or NaN, which the transforms spread over all of its pixels: elements
-  // beside the image are 0.
-  [[nodiscard]] const BFloat16* take_tile(std::int64_t image, std::int64_t y,
-                                          std::int64_t x) const {
-    const Windows& windows = p_.real.windows;
-    const std::int64_t channels = p_.channels(), plane = windows.plane();
+  // A tile with an infinity or NaN, which the transforms spread over all of its pixels.
+  void convolve_tile(std::int64_t image, std::int64_t y, std::int64_t x, Blocks::Range filters,
+                     const WidePixels& pixels) const {
+    const WindowAxis &ys = p_.real.windows.y, &xs = p_.real.windows.x;
+    const std::int64_t channels = p_.channels(), plane = p_.real.windows.plane();
+    const std::int64_t top = y - ys.padding, left = x - xs.padding;
+    const auto first = [](std::int64_t begin) { return std::max<std::int64_t>(-begin, 0); };
+    const WideInside inside{first(top), std::min(kWideSide, ys.size - top), first(left),
+                            std::min(kWideSide, xs.size - left)};
     BFloat16* const tile = t_tile.get<BFloat16>(kPoints * channels);
     const BFloat16* const from = p_.real.images + image * channels * plane;
-    for (std::int64_t i = 0; i < kPoints; ++i) {
-      const std::int64_t row = y - windows.y.padding + i / kWideSide;
-      const std::int64_t column = x - windows.x.padding + i % kWideSide;
-      const bool inside =
-          row >= 0 && row < windows.y.size && column >= 0 && column < windows.x.size;
-      const std::int64_t pixel = row * windows.x.size + column;
-      for (std::int64_t c = 0; c < channels; ++c) {
-        const std::int64_t element = p_.real.last() ? pixel * channels + c : c * plane + pixel;
-        tile[i * channels + c] = inside ? from[element] : BFloat16(0.F);
+    for (std::int64_t row = inside.first_row; row < inside.last_row; ++row) {
+      for (std::int64_t column = inside.first_column; column < inside.last_column; ++column) {
+        const std::int64_t pixel = (top + row) * xs.size + left + column;
+        for (std::int64_t c = 0; c < channels; ++c) {
+          tile[(row * kWideSide + column) * channels + c] =
+              from[p_.real.last() ? pixel * channels + c : c * plane + pixel];
+        }
       }
     }
-    return tile;
+    convolve_wide_tile(tile, inside, channels, take_taps(p_, {0, channels}, filters),
+                       filters.count(), p_.turned,
+                       p_.real.bias != nullptr ? p_.real.bias + filters.first : nullptr, pixels);
   }
 
   const Grid& grid_;
@@ -247,7 +248,7 @@ void run_by_tiles(Grid& grid, const Problem& p) {
 void run_by_panels(Grid& grid, const Problem& p) {
   const std::int64_t across = p.across(), all = p.real.windows.images * p.down();
   const Blocks groups(all, std::max<std::int64_t>(kMostTiles / across, 1));
-  const std::int64_t most = std::min(groups[0].count(), all) * across;
+  const std::int64_t most = groups[0].count() * across;
   const std::int64_t size = Points::size(most, p.channels());
   float* points = t_shared.get<float>(groups.count() * size);
   const auto points_of = [&](std::int64_t group) {
@@ -303,16 +304,18 @@ void run(Grid& grid, const Problem& p) {
 
 bool has_tiles(const Windows& windows) {
   for (const WindowAxis* axis : {&windows.y, &windows.x}) {
-    if (axis->kernel != 3 || axis->stride != 1 || axis->dilation != 1 || axis->padding > 2) {
+    if (axis->kernel != 3 || axis->stride != 1 || axis->dilation != 1 || axis->padding < 0 ||
+        axis->padding > 2) {
       return false;
     }
   }
   return true;
 }
 
-// In units of the time that the products of a tile take: `weights` is what transforming those
-// takes, `transforms` what transforming a tile takes for each channel and filter, both over the
-// number of products. Products of pixels take an eighth of it each. Measured on two cores of Zen 5.
+// The unit is the time that the products of a tile take; those of a pixel of a plain convolution
+// take an eighth of it. `weights`: transforming all weights. `transforms`: transforming a tile,
+// for each channel (a filter's products are as many as there are channels) and each filter.
+// Measured on two cores of Zen 5.
 bool pays(const Windows& windows, std::int64_t filters, std::int64_t most, double weights,
           double transforms) {
   const std::int64_t channels = windows.channels;
@@ -350,7 +353,8 @@ bool suits_winograd_bfloat16(const Windows& windows, std::int64_t filters) {
 }
 
 bool suits_winograd_bfloat16_weights(const Windows& windows, std::int64_t filters) {
-  return has_tiles(windows) && pays(windows, filters, kMost, 8, 10);
+  return has_tiles(windows) && pays(windows, filters, kMost, 8, 10) &&
+         wide_tiles(windows).x.result <= most_group_tiles(windows.channels, filters);
 }
 
 void convolve_winograd_bfloat16(Grid& grid, const TensorRef& result, const TensorRef& images,

@@ -5,7 +5,8 @@
 // pixels and the weights are transformed, so that 4x4 pixels of the result take 36 products instead
 // of 144, which makes up for float32's half speed. What is rounded is the result, once: the error
 // of the transforms, some 1e-6 of the tile's largest elements, is far below that. Tiles with an
-// infinity or NaN, which would reach all their pixels, are computed tap by tap.
+// infinity or NaN, which would reach all their pixels, are computed tap by tap, some eight times
+// slower.
 // Formulas: A. Lavin, S. Gray, Fast Algorithms for Convolutional Neural Networks, 2015.
 // Thread: the worker; suits_winograd_bfloat16() any.
 
@@ -32,6 +33,7 @@ void convolve_winograd_bfloat16_turned(Grid& grid, const TensorRef& result, cons
                                        bool weights_last);
 
 /// The gradient of the weights; `weights_last`: its channels are last in memory. Requires:
+/// bfloat16, can_multiply<float>(), can_multiply<c10::BFloat16>(),
 /// suits_winograd_bfloat16_weights(). An infinity or NaN reaches all taps of its channel and
 /// filter.
 void winograd_bfloat16_weight_gradient(Grid& grid, const TensorRef& result,

@@ -6,7 +6,7 @@
 #include "loom/ops/product/multiply.h"
 #include "loom/ops/product/winograd_bfloat16.h"
 #include "loom/ops/product/winograd_bfloat16_tiles.h"
-#include "loom/ops/product/winograd_last.h"
+#include "loom/ops/product/winograd_parts.h"
 
 #include <algorithm>
 
@@ -16,8 +16,6 @@ namespace {
 using c10::BFloat16;
 
 constexpr std::int64_t kPoints = kWidePoints, kSide = kWideResult;
-// Tiles that are transformed before they are multiplied stay in the last cache.
-constexpr std::int64_t kMostTiles = 512, kGroupBytes = 16 << 20;
 // Tiles that a block transforms, if rows of tiles are not longer.
 constexpr std::int64_t kBlockTiles = 32;
 // Weights that a block makes at the end.
@@ -134,11 +132,8 @@ void winograd_bfloat16_weight_gradient(Grid& grid, const TensorRef& result,
   const PixelProblem made = tiles_of(gradient, wide_results(windows, filters));
   const std::int64_t across = seen.windows.x.result;
   Group group{filters, windows.channels};
-  const std::int64_t tile_bytes =
-      kPoints * (group.filters + group.channels) * static_cast<std::int64_t>(sizeof(float));
-  const Blocks groups(
-      windows.images * seen.windows.y.result,
-      std::max<std::int64_t>(std::min(kMostTiles, kGroupBytes / tile_bytes) / across, 1));
+  const Blocks groups(windows.images * seen.windows.y.result,
+                      most_group_tiles(group.channels, group.filters) / across);
   group.most = groups[0].count() * across;
 
   const std::int64_t for_gradient = kPoints * group.gradient_step();

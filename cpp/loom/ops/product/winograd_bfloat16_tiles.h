@@ -33,6 +33,15 @@ namespace loom::ops {
   return made;
 }
 
+/// Tiles that are transformed for the gradient of the weights before they are multiplied: they stay
+/// in the last cache.
+[[nodiscard]] inline std::int64_t most_group_tiles(std::int64_t channels,
+                                                   std::int64_t filters) noexcept {
+  constexpr std::int64_t kMostTiles = 512, kBytes = 16 << 20;
+  const std::int64_t tile = kWidePoints * (channels + filters) * std::int64_t{sizeof(float)};
+  return std::min(kMostTiles, kBytes / tile);
+}
+
 /// Calls function(image, row, pixels, top) for some rows of tiles: those of tile row `row` of
 /// `image` begin in row `top` of `pixels`, an ImageRows. `p`: its windows are tiles.
 template <class Function>

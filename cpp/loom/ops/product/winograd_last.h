@@ -4,6 +4,7 @@
 // Winograd's tiles in channels_last, where vectors run along the channels of a pixel. Thread: any.
 
 #include "loom/ops/product/convolve_parts.h"
+#include "loom/ops/product/multiply.h"
 #include "loom/ops/product/winograd_parts.h"
 
 #include <algorithm>

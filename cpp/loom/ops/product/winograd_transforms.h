@@ -35,13 +35,19 @@ struct WidePixels {
 };
 
 /// A' m A + bias of products[point * step + filter], rounded; `bias` may be null. Returns false if
-/// there is an infinity or NaN among A' m A. Requires: kVectorFloats filters or more.
+/// there is an infinity or NaN among A' m A.
 bool transform_wide_products(const float* products, std::int64_t step, std::int64_t filters,
                              const c10::BFloat16* bias, const WidePixels& pixels);
 
-/// The same pixels without the transforms, tap by tap: `tile` and `taps` are what
-/// transform_wide_tile() and transform_wide_taps() take.
-void convolve_wide_tile(const c10::BFloat16* tile, std::int64_t row_step, std::int64_t channels,
+/// The rows and columns of a tile that the image has: [first, last).
+struct WideInside {
+  std::int64_t first_row, last_row, first_column, last_column;
+};
+
+/// The same pixels without the transforms, tap by tap; what is beside the image is left out, also
+/// if a tap is an infinity or NaN. `tile` has kWideSide x kWideSide pixels; `taps` are those of
+/// transform_wide_taps(), channel after channel.
+void convolve_wide_tile(const c10::BFloat16* tile, const WideInside& inside, std::int64_t channels,
                         const c10::BFloat16* taps, std::int64_t filters, bool turned,
                         const c10::BFloat16* bias, const WidePixels& pixels);
 

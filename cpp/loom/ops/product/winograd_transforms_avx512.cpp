@@ -172,19 +172,26 @@ bool transform_wide_products(const float* products, std::int64_t step, std::int6
   return _mm512_cmpunord_ps_mask(zero, zero) == 0;
 }
 
-void convolve_wide_tile(const BFloat16* tile, std::int64_t row_step, std::int64_t channels,
+void convolve_wide_tile(const BFloat16* tile, const WideInside& inside, std::int64_t channels,
                         const BFloat16* taps, std::int64_t filters, bool turned,
                         const BFloat16* bias, const WidePixels& pixels) {
-  for_each_vector(filters, [=](std::int64_t at, auto elements) __attribute__((always_inline)) {
+  const auto has_row = [&](std::int64_t y) { return y >= inside.first_row && y < inside.last_row; };
+  const auto has_column = [&](std::int64_t x) {
+    return x >= inside.first_column && x < inside.last_column;
+  };
+  for_each_vector(filters, [&](std::int64_t at, auto elements) {
     const __m512 added = bias == nullptr ? _mm512_setzero_ps() : elements.load(bias + at);
     for (std::int64_t y = 0; y < pixels.rows; ++y) {
       __m512 sums[kWideResult] = {};
       for (std::int64_t c = 0; c < channels; ++c) {
-        for (int tap = 0; tap < 9; ++tap) {
+        for (std::int64_t tap = 0; tap < 9; ++tap) {
+          const std::int64_t row = y + tap / 3, column = tap % 3;
+          if (!has_row(row)) continue;
           const __m512 weight =
               elements.load(taps + (9 * c + (turned ? 8 - tap : tap)) * filters + at);
-          const BFloat16* from = tile + (y + tap / 3) * row_step + tap % 3 * channels + c;
-          for (int x = 0; x < kWideResult; ++x) {
+          const BFloat16* from = tile + (row * kWideSide + column) * channels + c;
+          for (std::int64_t x = 0; x < kWideResult; ++x) {
+            if (!has_column(column + x)) continue;
             sums[x] = _mm512_fmadd_ps(broadcast(from + x * channels), weight, sums[x]);
           }
         }
