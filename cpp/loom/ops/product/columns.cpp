@@ -144,6 +144,27 @@ Range inside(std::int64_t position, std::int64_t stride, std::int64_t size, std:
   return {std::min(first, count), std::clamp<std::int64_t>(last, std::min(first, count), count)};
 }
 
+/// Neighbours in a row of the result.
+struct ResultRun {
+  std::int64_t image, row, x, column, count;
+};
+
+std::vector<ResultRun> result_runs(const Windows& windows, std::int64_t first_pixel,
+                                   std::int64_t pixels) {
+  std::vector<ResultRun> runs;
+  const std::int64_t width = windows.x.result;
+  runs.reserve(static_cast<std::size_t>(pixels / width + 2));
+  for_each_image(windows, first_pixel, pixels, [&](const ImageRun& run) {
+    std::int64_t row = run.pixel / width, x = run.pixel % width;
+    for (std::int64_t done = 0; done < run.count; ++row, x = 0) {
+      const std::int64_t count = std::min(width - x, run.count - done);
+      runs.push_back({run.image, row, x, run.column + done, count});
+      done += count;
+    }
+  });
+  return runs;
+}
+
 }  // namespace
 
 Columns::Columns(const Windows& windows, std::int64_t first_pixel, std::int64_t pixels)
@@ -154,36 +175,40 @@ Columns::Columns(const Windows& windows, std::int64_t first_pixel, std::int64_t 
       step_(windows.x.stride * (last_ ? channels_ : 1)) {
   const WindowAxis &ys = windows.y, &xs = windows.x;
   const std::int64_t pixel_step = last_ ? channels_ : 1;
+  const std::vector<ResultRun> runs = result_runs(windows, first_pixel, pixels);
+  // The same for all taps of a column of the window.
+  std::vector<Range> ranges;
+  ranges.reserve(static_cast<std::size_t>(xs.kernel) * runs.size());
+  for (std::int64_t k = 0; k < xs.kernel; ++k) {
+    const std::int64_t dx = k * xs.dilation - xs.padding;
+    for (const ResultRun& run : runs) {
+      ranges.push_back(inside(run.x * xs.stride + dx, xs.stride, xs.size, run.count));
+    }
+  }
   taps_.reserve(static_cast<std::size_t>(windows.taps()));
+  pieces_.reserve(static_cast<std::size_t>(windows.taps()) * runs.size());
   for (std::int64_t tap = 0; tap < windows.taps(); ++tap) {
     const std::int64_t dy = tap / xs.kernel * ys.dilation - ys.padding;
     const std::int64_t dx = tap % xs.kernel * xs.dilation - xs.padding;
+    const Range* range = ranges.data() + static_cast<std::size_t>(tap % xs.kernel) * runs.size();
     const std::size_t begin = pieces_.size();
     std::int64_t seen = 0;
-    for_each_image(windows, first_pixel, pixels, [&](const ImageRun& run) {
-      const std::int64_t image = run.image * windows.channels * plane_;
-      std::int64_t row = run.pixel / xs.result, x = run.pixel % xs.result;
-      for (std::int64_t done = 0; done < run.count; ++row, x = 0) {
-        const std::int64_t count = std::min(xs.result - x, run.count - done);
-        const std::int64_t column = run.column + done;
-        done += count;
-        const std::int64_t y = row * ys.stride + dy;
-        if (y < 0 || y >= ys.size) continue;
-        const std::int64_t left = x * xs.stride + dx;
-        const Range range = inside(left, xs.stride, xs.size, count);
-        if (range.first == range.last) continue;
-        const std::int64_t at = y * xs.size + left + range.first * xs.stride;
-        const Piece piece{image + at * pixel_step, column + range.first, range.last - range.first};
-        seen += piece.count;
-        Piece* before = pieces_.size() > begin ? &pieces_.back() : nullptr;
-        if (before != nullptr && before->column + before->count == piece.column &&
-            before->image + before->count * step_ == piece.image) {
-          before->count += piece.count;
-        } else {
-          pieces_.push_back(piece);
-        }
+    for (const ResultRun& run : runs) {
+      const auto [first, last] = *range++;
+      const std::int64_t y = run.row * ys.stride + dy;
+      if (y < 0 || y >= ys.size || first == last) continue;
+      const std::int64_t at = y * xs.size + (run.x + first) * xs.stride + dx;
+      const Piece piece{run.image * channels_ * plane_ + at * pixel_step, run.column + first,
+                        last - first};
+      seen += piece.count;
+      Piece* before = pieces_.size() > begin ? &pieces_.back() : nullptr;
+      if (before != nullptr && before->column + before->count == piece.column &&
+          before->image + before->count * step_ == piece.image) {
+        before->count += piece.count;
+      } else {
+        pieces_.push_back(piece);
       }
-    });
+    }
     taps_.push_back({begin, pieces_.size(), seen == pixels});
   }
 }
