@@ -312,10 +312,10 @@ bool has_tiles(const Windows& windows) {
   return true;
 }
 
-// The unit is the time that the products of a tile take; those of a pixel of a plain convolution
-// take an eighth of it. `weights`: transforming all weights. `transforms`: transforming a tile,
-// for each channel (a filter's products are as many as there are channels) and each filter.
-// Measured on two cores of Zen 5.
+// The unit is the time that a tile's products take; a pixel's of a plain convolution take an eighth
+// of it. `weights` is what transforming all weights takes, transforms / filters what transforming a
+// tile's channels takes, and transforms / channels what its results do. Measured on two cores of
+// Zen 5.
 bool pays(const Windows& windows, std::int64_t filters, std::int64_t most, double weights,
           double transforms) {
   const std::int64_t channels = windows.channels;
