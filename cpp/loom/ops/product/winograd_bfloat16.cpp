@@ -22,7 +22,7 @@ constexpr std::int64_t kWeightRows = 16;
 constexpr std::int64_t kMostTiles = 64;
 // Tiles of a block that does nothing but transform them, and channels whose weights are
 // multiplied at a time.
-constexpr std::int64_t kFewTiles = 8, kPanelChannels = 64;
+constexpr std::int64_t kFewTiles = 8, kPanelChannels = 128;
 // Blocks come in multiples of it: cores share them evenly.
 constexpr std::int64_t kEvenBlocks = 4;
 // Elements of tiles that are transformed before any is multiplied (30 MB).
@@ -244,7 +244,7 @@ void run_by_tiles(Grid& grid, const Problem& p) {
 }
 
 // All tiles, then blocks with a panel of filters for some of them, which transform the weights that
-// they need, a few channels at a time: those stay in L2.
+// they need, some channels at a time: those stay near.
 void run_by_panels(Grid& grid, const Problem& p) {
   const std::int64_t across = p.across(), all = p.real.windows.images * p.down();
   const Blocks groups(all, std::max<std::int64_t>(kMostTiles / across, 1));
