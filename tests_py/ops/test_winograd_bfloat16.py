@@ -160,6 +160,14 @@ def test_only_the_gradient_of_the_images() -> None:
     torch.testing.assert_close(made.cpu().double(), expected, rtol=2**-8, atol=NEARLY)
 
 
+def test_operands_of_a_line() -> None:
+    x, w = (numbers(*shape).to("loom") for shape in ((2, 16, 50), (16, 16, 1)))
+    backward = torch.ops.aten.convolution_backward_overrideable
+    made = backward(x, x, w, [1], [0], [1], False, [0], 1, [True, True, False])
+    assert made[0].shape == x.shape
+    assert made[1].shape == w.shape
+
+
 @pytest.mark.parametrize("padding", [3, 4, (1, 3), (3, 1)], ids=str)
 @pytest.mark.parametrize("last", [False, True])
 def test_more_padding_than_the_window_sees(last: bool, padding: int | tuple[int, int]) -> None:

@@ -8,7 +8,7 @@
 // infinity or NaN, which would reach all their pixels, are computed tap by tap, some eight times
 // slower.
 // Formulas: A. Lavin, S. Gray, Fast Algorithms for Convolutional Neural Networks, 2015.
-// Thread: the worker; suits_winograd_bfloat16() any.
+// Thread: the worker; suits_...() any.
 
 #include "loom/ops/launch.h"
 #include "loom/ops/product/columns.h"
