@@ -206,7 +206,8 @@ ColumnGradients convolve_backward_as_columns(const at::Tensor& input_gradient,
   for (const at::Tensor* tensor : {&grad, &input, &weight}) {
     if (!last && !is_plain_image(*tensor)) return made;
   }
-  const Windows windows = windows_of(input, weight, grad, steps);
+  Windows windows = windows_of(input, weight, grad, steps);
+  windows.channels_last = last;
   if (last) {
     return convolve_last_backward(input_gradient, weight_gradient, grad, input, weight, windows);
   }

@@ -15,8 +15,6 @@ bool transform_wide_products(const float*, std::int64_t, std::int64_t, const c10
                              const WidePixels&) {
   return true;
 }
-void convolve_wide_tile(const c10::BFloat16*, const WideInside&, std::int64_t, const c10::BFloat16*,
-                        std::int64_t, bool, const c10::BFloat16*, const WidePixels&) {}
 void transform_wide_pixels(const c10::BFloat16*, std::int64_t, std::int64_t, std::int64_t, float*,
                            std::int64_t) {}
 void transform_wide_sums(const float*, std::int64_t, std::int64_t, c10::BFloat16*) {}

@@ -25,6 +25,7 @@ struct WindowAxis {
   [[nodiscard]] std::int64_t inside_end() const noexcept {
     return std::clamp(size + padding, inside_begin(), seen());
   }
+  [[nodiscard]] bool padded() const noexcept { return inside_begin() > 0 || inside_end() < seen(); }
 };
 
 /// What the windows of a convolution see. Images are dense: image, channel, y, x; or, in

@@ -2,6 +2,7 @@
 #include "loom/ops/product/convolve.h"
 
 #include "loom/ops/product/convolve_parts.h"
+#include "loom/ops/product/direct.h"
 #include "loom/ops/product/multiply.h"
 
 #include <algorithm>
@@ -25,9 +26,13 @@ struct Problem {
   const float *images, *weights, *bias;
   std::int64_t filters;
   Windows windows;
+  bool mends = false;
 
   [[nodiscard]] MatrixView<const float> weight_rows() const noexcept {
     return {weights, filters, windows.rows(), windows.rows(), 1};
+  }
+  [[nodiscard]] DirectConvolution<float> direct() const noexcept {
+    return {result, images, weights, bias, filters, false, windows.channels_last, windows};
   }
 };
 
@@ -64,9 +69,10 @@ Sums sums_of(const Problem& p, std::int64_t pixel, std::int64_t pixels, std::int
   return {p.result + (image * p.filters + filter) * plane + at, plane, false};
 }
 
-/// Some pixels of some filters are final.
+/// Some pixels of some filters are final but for what the columns' zeros did.
 void finish(const Grid& grid, const Problem& p, std::int64_t first_pixel, std::int64_t pixels,
             Blocks::Range filters) {
+  if (p.mends) p.direct().mend({first_pixel, first_pixel + pixels}, filters);
   if (p.windows.channels_last) {
     return grid.finish(first_pixel, pixels, filters.first, filters.count());
   }
@@ -197,8 +203,9 @@ void convolve_columns(Grid& grid, const TensorRef& result, const TensorRef& imag
   const auto elements = [](const TensorRef& tensor) {
     return tensor.defined() ? reinterpret_cast<float*>(tensor.data()) : nullptr;
   };
-  const Problem problem{elements(result), elements(images),   elements(weights),
-                        elements(bias),   weights.sizes()[0], windows};
+  Problem problem{elements(result), elements(images),   elements(weights),
+                  elements(bias),   weights.sizes()[0], windows};
+  problem.mends = problem.direct().needs_mending();
   const std::int64_t pixels = windows.pixels();
   if (pixels <= kFewPixels) return run_dots(grid, problem);
   if (pixels >= kManyPanels * kPanel) return run_by_pixels(grid, problem);

@@ -3,6 +3,7 @@
 
 #include "loom/ops/product/bfloat16.h"
 #include "loom/ops/product/convolve_parts.h"
+#include "loom/ops/product/direct.h"
 #include "loom/ops/product/multiply.h"
 #include "loom/ops/product/pixel_rows.h"
 
@@ -253,6 +254,9 @@ void convolve_pixels(Grid& grid, const TensorRef& result, const TensorRef& image
                        goes_by_channels(windows, weights.sizes()[0], weights_last)};
   const BandOperands operands{pack_weights(grid, p),
                               p.gathers() ? window_pieces(p) : std::vector<RowPiece>{}};
+  const DirectConvolution<BFloat16> direct{p.result,  p.images, p.weights,    p.bias,
+                                           p.filters, false,    weights_last, windows};
+  const bool mends = direct.needs_mending();
   const double row = work(windows.x.result, windows.rows(), p.filters);
   const Blocks bands = bands_of(windows, row, kPixelBlockWork);
   grid.run_by_any(windows.images * bands.count(), [&](std::int64_t index) {
@@ -260,11 +264,13 @@ void convolve_pixels(Grid& grid, const TensorRef& result, const TensorRef& image
     const Blocks::Range range = bands[index % bands.count()];
     const std::int64_t image = index / bands.count(), width = windows.x.result;
     Band(p, operands, image, range.first, range.count()).run();
+    const std::int64_t pixel = range.first * width, pixels = range.count() * width;
+    const std::int64_t counted = image * windows.result_plane() + pixel;
+    if (mends) direct.mend({counted, counted + pixels}, {0, p.filters});
     if (p.last()) {
-      grid.finish((image * windows.y.result + range.first) * width, range.count() * width, 0,
-                  p.filters);
+      grid.finish(counted, pixels, 0, p.filters);
     } else {
-      grid.finish(image * p.filters, p.filters, range.first * width, range.count() * width);
+      grid.finish(image * p.filters, p.filters, pixel, pixels);
     }
   });
 }

@@ -2,6 +2,7 @@
 #include "loom/ops/product/convolve_runs.h"
 
 #include "loom/ops/product/convolve_parts.h"
+#include "loom/ops/product/direct.h"
 #include "loom/ops/product/multiply.h"
 
 #include <algorithm>
@@ -109,6 +110,9 @@ void convolve_runs(Grid& grid, const TensorRef& result, const TensorRef& images,
                    const TensorRef& weights, const TensorRef& bias, const Windows& windows) {
   const Problem p{elements(result), elements(images),   elements(weights),
                   elements(bias),   weights.sizes()[0], windows};
+  const DirectConvolution<float> direct{p.result,  p.images, p.weights, p.bias,
+                                        p.filters, false,    true,      windows};
+  const bool mends = direct.needs_mending();
   const float* panels = pack_filters(p);
   const double row = work(windows.x.result, windows.rows(), p.filters);
   const Blocks bands = bands_of(windows, row, kBlockWork);
@@ -117,7 +121,9 @@ void convolve_runs(Grid& grid, const TensorRef& result, const TensorRef& images,
     const std::int64_t image = index / bands.count();
     run_band(p, panels, image, band);
     const std::int64_t pixel = (image * windows.y.result + band.first) * windows.x.result;
-    grid.finish(pixel, band.count() * windows.x.result, 0, p.filters);
+    const std::int64_t pixels = band.count() * windows.x.result;
+    if (mends) direct.mend({pixel, pixel + pixels}, {0, p.filters});
+    grid.finish(pixel, pixels, 0, p.filters);
   });
 }
 

@@ -2,6 +2,7 @@
 #include "loom/ops/product/winograd.h"
 
 #include "loom/ops/product/convolve_parts.h"
+#include "loom/ops/product/direct.h"
 #include "loom/ops/product/multiply.h"
 #include "loom/ops/product/winograd_parts.h"
 #include "loom/ops/product/winograd_tiles.h"
@@ -91,6 +92,9 @@ struct Problem {
   Windows windows;
 
   [[nodiscard]] std::int64_t channels() const noexcept { return windows.channels; }
+  [[nodiscard]] DirectConvolution<float> direct() const noexcept {
+    return {result, images, weights, bias, filters, turned, false, windows};
+  }
 };
 
 // All weights as [point][filter][channel], not yet turned.
@@ -112,15 +116,19 @@ const float* transform_all_weights(Grid& grid, const Problem& p) {
   return to;
 }
 
-void put_products(const Problem& p, const TilePixels& pixels, const float* products,
+// Returns false if there is an infinity or NaN.
+bool put_products(const Problem& p, const TilePixels& pixels, const float* products,
                   std::int64_t width, std::int64_t filter, std::int64_t filters) {
+  bool finite = true;
   float* rows = t_results.get<float>(kTilePixels * width);
   const std::int64_t plane = p.windows.result_plane();
   for (std::int64_t f = 0; f < filters; ++f) {
     transform_products(products + f * width, kTileRows * width + kLine, width,
                        p.bias != nullptr ? p.bias[filter + f] : 0.F, rows);
     pixels.put(rows, p.result + (filter + f) * plane);
+    finite = finite && all_finite(rows, kTilePixels * width);
   }
+  return finite;
 }
 
 void run(Grid& grid, const Problem& p) {
@@ -148,7 +156,8 @@ void run(Grid& grid, const Problem& p) {
                       {points + point * points_step, channels, count, width, 1},
                       products + point * products_step, width, false);
       }
-      put_products(p, to, products, width, f, rows);
+      if (put_products(p, to, products, width, f, rows)) continue;
+      p.direct().mend_tiles<2>(pixels, {first, last}, {f, f + rows});
     }
   });
 }

@@ -2,6 +2,7 @@
 #include "loom/ops/product/winograd_bfloat16.h"
 
 #include "loom/ops/product/convolve_parts.h"
+#include "loom/ops/product/direct.h"
 #include "loom/ops/product/multiply.h"
 #include "loom/ops/product/pixel_rows.h"
 #include "loom/ops/product/winograd_bfloat16_tiles.h"
@@ -31,7 +32,7 @@ constexpr std::int64_t kMostShared = (30 << 20) / (kPoints * sizeof(float));
 // when they are transformed all at once.
 constexpr std::int64_t kFewest = 16, kMost = 512, kMostByPanels = 2048;
 
-const Scratch t_weights, t_taps, t_points, t_products, t_pixels, t_tile, t_shared, t_panel;
+const Scratch t_weights, t_taps, t_points, t_products, t_pixels, t_shared, t_panel;
 
 struct Problem {
   PixelProblem real;
@@ -47,6 +48,10 @@ struct Problem {
   [[nodiscard]] std::int64_t weights_step() const noexcept { return channels() * kPanel + kLine; }
   [[nodiscard]] WeightView<std::uint16_t> weights() const noexcept {
     return {bits(real.weights), filters(), channels(), turned, real.weights_last};
+  }
+  [[nodiscard]] DirectConvolution<BFloat16> direct() const noexcept {
+    return {real.result, real.images, real.weights,      real.bias,
+            filters(),   turned,      real.weights_last, real.windows};
   }
 };
 
@@ -116,51 +121,31 @@ class Results {
     const std::int64_t pixel_step = last ? p_.filters() : kPanel;
     const std::int64_t row_step = (last ? xs.result : columns) * pixel_step;
     const BFloat16* bias = p_.real.bias != nullptr ? p_.real.bias + filters.first : nullptr;
+    bool finite = true;
     for (std::int64_t i = 0; i < run.count; ++i) {
       const WidePixels pixels{made + i * kSide * pixel_step, row_step, pixel_step, rows,
                               std::min(kSide, columns - i * kSide)};
-      if (transform_wide_products(products + i * kPanel, step(), count, bias, pixels)) continue;
-      convolve_tile(run.image, y, x + i * kSide, filters, pixels);
+      finite &= transform_wide_products(products + i * kPanel, step(), count, bias, pixels);
     }
     const std::int64_t plane = p_.real.windows.result_plane();
     const bool whole = columns == xs.result;
     for (std::int64_t r = 0; r < (whole ? 1 : rows); ++r) {
       const std::int64_t pixel = (y + r) * xs.result + x, pixels = whole ? rows * columns : columns;
-      if (last) {
-        grid_.finish(run.image * plane + pixel, pixels, filters.first, count);
-        continue;
+      const std::int64_t counted = run.image * plane + pixel;
+      if (!last) {
+        transpose(pixels, count, bits(made + r * row_step), kPanel, bits(to + r * xs.result),
+                  plane);
       }
-      transpose(pixels, count, bits(made + r * row_step), kPanel, bits(to + r * xs.result), plane);
-      grid_.finish(run.image * p_.filters() + filters.first, count, pixel, pixels);
+      if (!finite) p_.direct().mend({counted, counted + pixels}, filters);
+      if (last) {
+        grid_.finish(counted, pixels, filters.first, count);
+      } else {
+        grid_.finish(run.image * p_.filters() + filters.first, count, pixel, pixels);
+      }
     }
   }
 
  private:
-  // A tile with an infinity or NaN, which the transforms spread over all of its pixels.
-  void convolve_tile(std::int64_t image, std::int64_t y, std::int64_t x, Blocks::Range filters,
-                     const WidePixels& pixels) const {
-    const WindowAxis &ys = p_.real.windows.y, &xs = p_.real.windows.x;
-    const std::int64_t channels = p_.channels(), plane = p_.real.windows.plane();
-    const std::int64_t top = y - ys.padding, left = x - xs.padding;
-    const auto first = [](std::int64_t begin) { return std::max<std::int64_t>(-begin, 0); };
-    const WideInside inside{first(top), std::min(kWideSide, ys.size - top), first(left),
-                            std::min(kWideSide, xs.size - left)};
-    BFloat16* const tile = t_tile.get<BFloat16>(kPoints * channels);
-    const BFloat16* const from = p_.real.images + image * channels * plane;
-    for (std::int64_t row = inside.first_row; row < inside.last_row; ++row) {
-      for (std::int64_t column = inside.first_column; column < inside.last_column; ++column) {
-        const std::int64_t pixel = (top + row) * xs.size + left + column;
-        for (std::int64_t c = 0; c < channels; ++c) {
-          tile[(row * kWideSide + column) * channels + c] =
-              from[p_.real.last() ? pixel * channels + c : c * plane + pixel];
-        }
-      }
-    }
-    convolve_wide_tile(tile, inside, channels, take_taps(p_, {0, channels}, filters),
-                       filters.count(), p_.turned,
-                       p_.real.bias != nullptr ? p_.real.bias + filters.first : nullptr, pixels);
-  }
-
   const Grid& grid_;
   const Problem& p_;
   const std::int64_t most_;

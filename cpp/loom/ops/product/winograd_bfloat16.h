@@ -4,9 +4,7 @@
 // 3x3 convolutions with stride 1 of bfloat16 by Winograd's F(4x4, 3x3) in float32: tiles of 6x6
 // pixels and the weights are transformed, so that 4x4 pixels of the result take 36 products instead
 // of 144, which makes up for float32's half speed. What is rounded is the result, once: the error
-// of the transforms, some 1e-6 of the tile's largest elements, is far below that. Tiles with an
-// infinity or NaN, which would reach all their pixels, are computed tap by tap, some eight times
-// slower.
+// of the transforms, some 1e-6 of the tile's largest elements, is far below that.
 // Formulas: A. Lavin, S. Gray, Fast Algorithms for Convolutional Neural Networks, 2015.
 // Thread: the worker; suits_...() any.
 

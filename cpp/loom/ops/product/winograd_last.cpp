@@ -3,6 +3,7 @@
 // results are stored where they belong. Products are [tiles][channels] x [channels][filters].
 #include "loom/ops/product/winograd_last.h"
 
+#include "loom/ops/product/direct.h"
 #include "loom/ops/product/multiply.h"
 #include "loom/ops/product/winograd.h"
 #include "loom/ops/random/isa_clones.h"
@@ -35,10 +36,12 @@ LOOM_ISA_CLONES void transform_tile(const float* const* pixels, std::int64_t cha
   }
 }
 
-// A' m A: products[point * step + filter] of a tile to its pixels.
-LOOM_ISA_CLONES void transform_products(const float* products, std::int64_t step,
+// A' m A: products[point * step + filter] of a tile to its pixels. Returns false if there is an
+// infinity or NaN.
+LOOM_ISA_CLONES bool transform_products(const float* products, std::int64_t step,
                                         std::int64_t filters, const float* bias,
                                         float* const* pixels) {
+  Lanes zero = {};  // until an infinity or NaN is multiplied with it
   for (std::int64_t begin = 0; begin < filters; begin += kLanes) {
     const std::int64_t at = std::min(begin, filters - kLanes);
     Lanes m[kPoints], made[kTilePixels], added;
@@ -47,9 +50,13 @@ LOOM_ISA_CLONES void transform_products(const float* products, std::int64_t step
     to_pixels(m, made);
     for (std::int64_t i = 0; i < kTilePixels; ++i) {
       made[i] += added;
+      zero += made[i] * 0.F;
       std::memcpy(pixels[i] + at, &made[i], 64);
     }
   }
+  float sum = 0;
+  for (int i = 0; i < kLanes; ++i) sum += zero[i];
+  return sum == 0;
 }
 
 /// `weights_last`: their channels, too, are last.
@@ -61,6 +68,9 @@ struct Problem {
   Windows windows;
 
   [[nodiscard]] std::int64_t channels() const noexcept { return windows.channels; }
+  [[nodiscard]] DirectConvolution<float> direct() const noexcept {
+    return {result, images, weights, bias, filters, turned, weights_last, windows};
+  }
   [[nodiscard]] std::int64_t panels() const noexcept { return parts(filters, kPanel); }
   [[nodiscard]] Blocks::Range panel(std::int64_t index) const noexcept {
     return panel_of(filters, index);
@@ -118,11 +128,13 @@ void run(Grid& grid, const Problem& p) {
                       {right + other * p.weights_step(), channels, width, kPanel, 1},
                       products + point * products_step, kPanel, false);
       }
+      bool finite = true;
       for_each_tile<2>(results, range, p.result + first, p.filters, beside,
                        [&](std::int64_t i, float* const* pixels) {
-                         transform_products(products + i * kPanel, products_step, width,
-                                            bias + first, pixels);
+                         finite &= transform_products(products + i * kPanel, products_step, width,
+                                                      bias + first, pixels);
                        });
+      if (!finite) p.direct().mend_tiles<2>(results, range, {first, last});
     }
   });
 }

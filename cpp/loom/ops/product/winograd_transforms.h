@@ -39,18 +39,6 @@ struct WidePixels {
 bool transform_wide_products(const float* products, std::int64_t step, std::int64_t filters,
                              const c10::BFloat16* bias, const WidePixels& pixels);
 
-/// The rows and columns of a tile that the image has: [first, last).
-struct WideInside {
-  std::int64_t first_row, last_row, first_column, last_column;
-};
-
-/// The same pixels without the transforms, tap by tap; what is beside the image is left out, also
-/// if a tap is an infinity or NaN. `tile` has kWideSide x kWideSide pixels; `taps` are those of
-/// transform_wide_taps(), channel after channel.
-void convolve_wide_tile(const c10::BFloat16* tile, const WideInside& inside, std::int64_t channels,
-                        const c10::BFloat16* taps, std::int64_t filters, bool turned,
-                        const c10::BFloat16* bias, const WidePixels& pixels);
-
 /// A d A' of channels [0, count) of 4x4 pixels of a result, pixel (y, x) of which is at pixels + y
 /// * row_step + x * pixel_step: points[point * step + channel].
 void transform_wide_pixels(const c10::BFloat16* pixels, std::int64_t row_step,

@@ -13,10 +13,6 @@ __m512 widened(__m256i halves) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
 }
 
-__m512 broadcast(const BFloat16* from) {
-  return _mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(from->x) << 16));
-}
-
 /// The elements of a vector: all, or the first ones. Others are neither read nor written.
 struct Whole {
   static __m512 load(const BFloat16* from) {
@@ -170,38 +166,6 @@ bool transform_wide_products(const float* products, std::int64_t step, std::int6
         }
       });
   return _mm512_cmpunord_ps_mask(zero, zero) == 0;
-}
-
-void convolve_wide_tile(const BFloat16* tile, const WideInside& inside, std::int64_t channels,
-                        const BFloat16* taps, std::int64_t filters, bool turned,
-                        const BFloat16* bias, const WidePixels& pixels) {
-  const auto has_row = [&](std::int64_t y) { return y >= inside.first_row && y < inside.last_row; };
-  const auto has_column = [&](std::int64_t x) {
-    return x >= inside.first_column && x < inside.last_column;
-  };
-  for_each_vector(filters, [&](std::int64_t at, auto elements) {
-    const __m512 added = bias == nullptr ? _mm512_setzero_ps() : elements.load(bias + at);
-    for (std::int64_t y = 0; y < pixels.rows; ++y) {
-      __m512 sums[kWideResult] = {};
-      for (std::int64_t c = 0; c < channels; ++c) {
-        for (std::int64_t tap = 0; tap < 9; ++tap) {
-          const std::int64_t row = y + tap / 3, column = tap % 3;
-          if (!has_row(row)) continue;
-          const __m512 weight =
-              elements.load(taps + (9 * c + (turned ? 8 - tap : tap)) * filters + at);
-          const BFloat16* from = tile + (row * kWideSide + column) * channels + c;
-          for (std::int64_t x = 0; x < kWideResult; ++x) {
-            if (!has_column(column + x)) continue;
-            sums[x] = _mm512_fmadd_ps(broadcast(from + x * channels), weight, sums[x]);
-          }
-        }
-      }
-      BFloat16* to = pixels.to + y * pixels.row_step + at;
-      for (std::int64_t x = 0; x < pixels.columns; ++x) {
-        elements.store(to + x * pixels.pixel_step, _mm512_add_ps(sums[x], added));
-      }
-    }
-  });
 }
 
 void transform_wide_pixels(const BFloat16* pixels, std::int64_t row_step, std::int64_t pixel_step,

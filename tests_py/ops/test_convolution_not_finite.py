@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Convolutions where an infinity or NaN is among the images, weights or gradients: it reaches those
+pixels only that see it, and what is beside an image is not multiplied with it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from convolution_checks import last_too
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
+
+INF, NAN = float("inf"), float("nan")
+
+
+@dataclass(frozen=True)
+class Shape:
+    images: tuple[int, int, int, int]
+    weights: tuple[int, int, int, int]
+    stride: int = 1
+    padding: int = 1
+
+
+# For each way that some dtype and memory format takes.
+SHAPES = {
+    "tiles": Shape((2, 16, 40, 33), (24, 16, 3, 3)),
+    "tiles of more than a panel": Shape((3, 33, 37, 30), (130, 33, 3, 3)),
+    "tiles of padding": Shape((2, 40, 21, 22), (35, 40, 3, 3), padding=2),
+    "many pixels": Shape((2, 16, 40, 33), (24, 16, 5, 5), padding=2),
+    "few pixels": Shape((1, 130, 7, 7), (140, 130, 3, 3)),
+    "one pixel": Shape((1, 65, 1, 1), (33, 65, 3, 3)),
+    "tap by tap": Shape((5, 40, 4, 3), (50, 40, 3, 3)),
+    "first layer": Shape((2, 3, 50, 50), (32, 3, 7, 7), stride=2, padding=3),
+    "run by run": Shape((1, 2, 64, 64), (16, 2, 5, 5), padding=2),
+    "strides": Shape((2, 32, 20, 20), (40, 32, 3, 3), stride=2),
+    "no padding": Shape((1, 16, 30, 30), (16, 16, 5, 5), padding=0),
+}
+DTYPES = [torch.float32, torch.bfloat16]
+
+
+def numbers(*shape: int, seed: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)) / 4
+
+
+def by_taps(images: Tensor, weights: Tensor, bias: Tensor | None, shape: Shape) -> Tensor:
+    """In float64, of what each tap sees of the images: stock convolutions, too, multiply padding
+    in some dtypes and shapes."""
+    batch, _, height, width = images.shape
+    filters, _, *kernel = weights.shape
+    stride, pad = shape.stride, shape.padding
+    rows, columns = (
+        (size + 2 * pad - taps) // stride + 1
+        for size, taps in zip((height, width), kernel, strict=True)
+    )
+    made = torch.zeros(batch, filters, rows, columns, dtype=torch.float64)
+    for y in range(kernel[0]):
+        for x in range(kernel[1]):
+            down = [i for i in range(rows) if 0 <= i * stride + y - pad < height]
+            across = [i for i in range(columns) if 0 <= i * stride + x - pad < width]
+            if not down or not across:
+                continue
+            seen = images.double()[
+                :,
+                :,
+                down[0] * stride + y - pad : down[-1] * stride + y - pad + 1 : stride,
+                across[0] * stride + x - pad : across[-1] * stride + x - pad + 1 : stride,
+            ]
+            made[:, :, down[0] : down[-1] + 1, across[0] : across[-1] + 1] += torch.einsum(
+                "bchw,fc->bfhw", seen, weights.double()[:, :, y, x]
+            )
+    return made if bias is None else made + bias.double()[:, None, None]
+
+
+def operands(shape: Shape, dtype: torch.dtype, last: bool) -> tuple[Tensor, Tensor, Tensor]:
+    # Images of one pixel lie in both orders: with weights in channels_last they are oneDNN's.
+    last = last and shape.images[2:] != (1, 1)
+    images, weights = numbers(*shape.images, seed=3), numbers(*shape.weights, seed=4)
+    weights /= weights[0].numel() ** 0.5
+    bias = numbers(len(weights), seed=5)
+    return last_too(images.to(dtype), last), last_too(weights.to(dtype), last), bias.to(dtype)
+
+
+def spoil_images(images: Tensor) -> None:
+    height, width = images.shape[2:]
+    images[0, 1, 0, 0] = INF
+    images[0, 0, height // 2, width // 2] = -INF
+    images[0, -1, -1, 0] = INF
+    images[-1, -1, -1, -1] = NAN
+
+
+def spoil_weights(weights: Tensor) -> None:
+    """Of some filters, which others must not notice."""
+    weights[3, 0, 0, 0], weights[-1, 0, 0, 1] = INF, INF
+    weights[5, 1, 2, 2] = -INF
+    weights[7, 0, 1, 0] = NAN
+
+
+def same(actual: Tensor, expected: Tensor, dtype: torch.dtype) -> None:
+    near: dict[str, Any] = (
+        {"rtol": 2**-7, "atol": 2e-4} if dtype == torch.bfloat16 else {"rtol": 1e-4, "atol": 1e-5}
+    )
+    torch.testing.assert_close(actual.cpu().double(), expected, equal_nan=True, **near)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("spoilt", ["images", "weights", "bias", "all"])
+def test_forward(name: str, dtype: torch.dtype, last: bool, spoilt: str) -> None:
+    shape = SHAPES[name]
+    images, weights, bias = operands(shape, dtype, last)
+    if spoilt in ("images", "all"):
+        spoil_images(images)
+    if spoilt in ("weights", "all"):
+        spoil_weights(weights)
+    if spoilt in ("bias", "all"):
+        bias[2], bias[9] = INF, NAN
+    made = F.conv2d(
+        images.to("loom"), weights.to("loom"), bias.to("loom"), shape.stride, shape.padding
+    )
+    same(made, by_taps(images, weights, bias, shape), dtype)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("spoilt", ["gradient", "weights", "all"])
+def test_gradient_of_the_images(name: str, dtype: torch.dtype, last: bool, spoilt: str) -> None:
+    shape = SHAPES[name]
+    images, weights, _ = operands(shape, dtype, last)
+    x = images.double().requires_grad_()
+    clean = by_taps(x, weights, None, shape)
+    gradient = last_too(numbers(*clean.shape, seed=6).to(dtype), last)
+    if spoilt in ("gradient", "all"):
+        spoil_images(gradient)
+    if spoilt in ("weights", "all"):
+        spoil_weights(weights)
+    expected = torch.autograd.grad(by_taps(x, weights, None, shape), x, gradient.double())[0]
+    own = images.to("loom").requires_grad_()
+    made = F.conv2d(own, weights.to("loom"), None, shape.stride, shape.padding)
+    same(torch.autograd.grad(made, own, gradient.to("loom"))[0], expected, dtype)
