@@ -31,7 +31,7 @@ SHAPES = {
     "few pixels": Shape((1, 130, 7, 7), (140, 130, 3, 3)),
     "one pixel": Shape((1, 65, 1, 1), (33, 65, 3, 3)),
     "tap by tap": Shape((5, 40, 4, 3), (50, 40, 3, 3)),
-    "first layer": Shape((2, 3, 50, 50), (32, 3, 7, 7), stride=2, padding=3),
+    "first layer": Shape((2, 3, 60, 60), (32, 3, 7, 7), stride=2, padding=3),
     "run by run": Shape((1, 2, 64, 64), (16, 2, 5, 5), padding=2),
     "strides": Shape((2, 32, 20, 20), (40, 32, 3, 3), stride=2),
     "no padding": Shape((1, 16, 30, 30), (16, 16, 5, 5), padding=0),

@@ -9,6 +9,7 @@
 #include "loom/ops/product/multiply.h"
 #include "loom/ops/product/winograd.h"
 #include "loom/ops/product/winograd_bfloat16.h"
+#include "loom/ops/product/winograd_strided.h"
 
 #include <optional>
 
@@ -165,6 +166,11 @@ bool convolve_as_columns(const at::Tensor& output, const at::Tensor& input,
   if (!can_multiply<float>() || (bias.defined() && !bias.is_contiguous())) return false;
   Windows windows = windows_of(input, weight, output, steps);
   windows.channels_last = last;
+  if (suits_winograd_strided(windows, weight.size(0))) {
+    launch_convolution(convolve_winograd_strided, output, input, weight, bias, windows,
+                       is_channels_last(weight));
+    return true;
+  }
   if (last) {
     if (suits_winograd_last(windows, weight.size(0))) {
       launch("convolution", Custom{}, convolve_winograd_last, out(output), input, weight, bias,

@@ -3,8 +3,7 @@
 
 // 3x3 convolutions with stride 1 of float32 by Winograd's F(2x2, 3x3): 4x4 tiles of the images and
 // the weights are transformed, so that 2x2 pixels of the result take 16 products instead of 36.
-// The error is of the size of a plain convolution's. As in any such algorithm, an infinity or NaN
-// reaches all pixels of the tiles that it is in.
+// The error is of the size of a plain convolution's.
 // Thread: the worker.
 
 #include "loom/ops/launch.h"
@@ -27,7 +26,8 @@ void convolve_winograd(Grid& grid, const TensorRef& result, const TensorRef& ima
 void convolve_winograd_turned(Grid& grid, const TensorRef& result, const TensorRef& images,
                               const TensorRef& weights, const Windows& windows);
 
-/// The gradient of the weights from that of the result.
+/// The gradient of the weights from that of the result. An infinity or NaN may reach all taps of
+/// its channel and filter.
 void winograd_weight_gradient(Grid& grid, const TensorRef& result, const TensorRef& gradient,
                               const TensorRef& images, const Windows& windows);
 
