@@ -22,6 +22,8 @@ inline constexpr double kBlock = 4e6;
 inline constexpr double kMostBlocks = 32;
 // Blocks of rows pack the same columns again, each: that has to disappear beside their work.
 inline constexpr std::int64_t kFewestRows = 256;
+// Rows of a block are a multiple of it, as of a vector.
+inline constexpr std::int64_t kRowUnit = 16;
 // Accumulators that are not the result itself stay within L2.
 inline constexpr std::int64_t kMaxAccumulators = 512 * 128;
 // A vector times a matrix of up to so many bytes is one core's (9 us); a larger one is cut into
@@ -101,6 +103,25 @@ inline std::int64_t cut(std::int64_t count, std::int64_t pieces, std::int64_t un
   return std::min(count, parts(parts(count, unit), pieces) * unit);
 }
 
+// The same with up to a third fewer pieces, of whole tiles if that is as good, where two cores are
+// done sooner with `times` as many: the last piece may be much shorter than the others, and there
+// may be an odd number of them.
+inline std::int64_t even_cut(std::int64_t count, std::int64_t pieces, std::int64_t times) {
+  const auto time = [=](std::int64_t length) {
+    return parts(parts(count, length) * times, 2) * length;
+  };
+  const std::int64_t plain = cut(count, pieces, kRowUnit);
+  std::int64_t best = plain;
+  for (const std::int64_t unit : {kTileRows, kRowUnit}) {
+    for (std::int64_t fewer = pieces; 3 * fewer >= 2 * pieces; --fewer) {
+      const std::int64_t length = cut(count, fewer, unit);
+      if (time(length) < time(best)) best = length;
+    }
+  }
+  // Fewer pieces make up less for a core that comes late.
+  return 32 * time(best) < 31 * time(plain) ? best : plain;
+}
+
 /// The blocks of `p`, whose operands lie as they will be multiplied.
 template <class T>
 Block block_of(const Problem<T>& p) {
@@ -135,7 +156,8 @@ Block block_of(const Problem<T>& p) {
   const std::int64_t across = std::min(wanted, parts(columns, width));
   const std::int64_t down = std::clamp<std::int64_t>(
       wanted / across, 1, std::max<std::int64_t>(rows / kFewestRows, across == 1 ? 2 : 1));
-  Block block{1, cut(rows, down, 16), cut(columns, across, kPanel)};
+  const std::int64_t width_of_block = cut(columns, across, kPanel);
+  Block block{1, even_cut(rows, down, parts(columns, width_of_block)), width_of_block};
   if (p.options.sums_batch) block.items = p.batch;
   if (!std::is_same_v<T, float> || !p.result.first.row_major()) {
     if (p.inner() <= kMaxInner<T>) return block;
