@@ -58,6 +58,22 @@ def test_a_permuted_copy_leaves_the_elements_around_it_alone(shape, order, width
     same(got, wanted)
 
 
+@pytest.mark.parametrize("bytes_", [16, 63, 64, 65, 127, 128, 200, 256, 1000, 1024, 1025, 5000])
+@pytest.mark.parametrize("shape", [(3, 5, 7), (1, 4, 1), (40, 6, 13)])
+def test_runs_of_any_length(shape, bytes_):
+    """Some or all of a dimension in a block, from any address on; what is around is left alone."""
+    around = torch.arange(torch.Size(shape).numel() * (bytes_ + 3)).to(torch.uint8)
+    source = around.view(*shape, bytes_ + 3)[..., 2:-1]
+    to = torch.full((shape[1], shape[0], shape[2], bytes_ + 3), 77, dtype=torch.uint8)
+    wanted = to.clone()
+    wanted[..., 1:-2] = source.transpose(0, 1)
+    got = to.to("loom")
+    got[..., 1:-2].copy_(around.to("loom").view(*shape, bytes_ + 3)[..., 2:-1].transpose(0, 1))
+    assert torch.equal(got.cpu(), wanted)
+    dense = around.to("loom")[: source.numel()].view(source.shape).transpose(0, 1)
+    assert torch.equal(dense.contiguous().cpu(), dense.cpu().contiguous())
+
+
 def test_results_larger_than_the_caches():
     x = numbers((8192, 2100))
     y = x.to("loom")

@@ -40,11 +40,21 @@ class StridedCopy {
     std::ptrdiff_t to, from;  // bytes
   };
 
+  /// A run: its index in each dimension, and where it is.
+  struct Place {
+    std::array<std::int64_t, kMaxDims> index;
+    std::byte* to;
+    const std::byte* from;
+  };
+
   void add_dims(const TensorView& to, const TensorView& from);
   bool choose_form();
   bool choose_turned();
   void cut(std::size_t total_bytes);
+  [[nodiscard]] Place place_of(std::int64_t run) const noexcept;
+  void advance(Place& place, std::int64_t count) const noexcept;
   void run_pieces(std::int64_t begin, std::int64_t end) const noexcept;
+  void run_short(std::int64_t begin, std::int64_t end) const noexcept;
   void run_tiles(std::int64_t begin, std::int64_t end) const noexcept;
   void copy_run(std::byte* to, const std::byte* from, std::size_t bytes) const noexcept;
 
