@@ -35,28 +35,9 @@ struct DirectConvolution {
   /// False if a way without transforms has made everything right: windows see the images only, or
   /// the weights are finite. Results are looked at, not weights, where there are fewer of them.
   [[nodiscard]] bool needs_mending() const;
-  /// The pixels of tiles of kSide x kSide pixels, which are counted as those of `tiles`.
-  template <std::int64_t kSide>
-  void mend_tiles(const Windows& tiles, Blocks::Range range, Blocks::Range filters) const;
-
- private:
-  [[nodiscard]] float sum(std::int64_t image, std::int64_t pixel, std::int64_t filter) const;
-  void mend_pixel(std::int64_t image, std::int64_t pixel, std::int64_t filter) const;
+  /// The same of tiles of `side` x `side` pixels, which are counted as the pixels of `tiles`.
+  void mend_tiles(const Windows& tiles, std::int64_t side, Blocks::Range range,
+                  Blocks::Range filters) const;
 };
-
-template <class T>
-template <std::int64_t kSide>
-void DirectConvolution<T>::mend_tiles(const Windows& tiles, Blocks::Range range,
-                                      Blocks::Range filters) const {
-  for (std::int64_t tile = range.first; tile < range.last; ++tile) {
-    const std::int64_t image = tile / tiles.result_plane(), place = tile % tiles.result_plane();
-    const std::int64_t top = place / tiles.x.result * kSide, x = place % tiles.x.result * kSide;
-    const std::int64_t count = std::min(kSide, windows.x.result - x);
-    for (std::int64_t y = top; y < std::min(top + kSide, windows.y.result); ++y) {
-      const std::int64_t pixel = image * windows.result_plane() + y * windows.x.result + x;
-      mend({pixel, pixel + count}, filters);
-    }
-  }
-}
 
 }  // namespace loom::ops

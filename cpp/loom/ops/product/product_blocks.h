@@ -103,9 +103,9 @@ inline std::int64_t cut(std::int64_t count, std::int64_t pieces, std::int64_t un
   return std::min(count, parts(parts(count, unit), pieces) * unit);
 }
 
-// The same with up to a third fewer pieces, of whole tiles if that is as good, where two cores are
-// done sooner with `times` as many: the last piece may be much shorter than the others, and there
-// may be an odd number of them.
+// The same with somewhat fewer pieces, of whole tiles if that is as good, where two cores are done
+// sooner with `times` as many: the last piece may be much shorter than the others, and there may be
+// an odd number of them.
 inline std::int64_t even_cut(std::int64_t count, std::int64_t pieces, std::int64_t times) {
   const auto time = [=](std::int64_t length) {
     return parts(parts(count, length) * times, 2) * length;
@@ -157,7 +157,8 @@ Block block_of(const Problem<T>& p) {
   const std::int64_t down = std::clamp<std::int64_t>(
       wanted / across, 1, std::max<std::int64_t>(rows / kFewestRows, across == 1 ? 2 : 1));
   const std::int64_t width_of_block = cut(columns, across, kPanel);
-  Block block{1, even_cut(rows, down, parts(columns, width_of_block)), width_of_block};
+  const std::int64_t times = parts(columns, width_of_block) * (p.options.sums_batch ? 1 : p.batch);
+  Block block{1, even_cut(rows, down, times), width_of_block};
   if (p.options.sums_batch) block.items = p.batch;
   if (!std::is_same_v<T, float> || !p.result.first.row_major()) {
     if (p.inner() <= kMaxInner<T>) return block;

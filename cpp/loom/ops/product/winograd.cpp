@@ -157,7 +157,7 @@ void run(Grid& grid, const Problem& p) {
                       products + point * products_step, width, false);
       }
       if (put_products(p, to, products, width, f, rows)) continue;
-      p.direct().mend_tiles<2>(pixels, {first, last}, {f, f + rows});
+      p.direct().mend_tiles(pixels, 2, {first, last}, {f, f + rows});
     }
   });
 }

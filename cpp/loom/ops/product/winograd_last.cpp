@@ -134,7 +134,7 @@ void run(Grid& grid, const Problem& p) {
                          finite &= transform_products(products + i * kPanel, products_step, width,
                                                       bias + first, pixels);
                        });
-      if (!finite) p.direct().mend_tiles<2>(results, range, {first, last});
+      if (!finite) p.direct().mend_tiles(results, 2, range, {first, last});
     }
   });
 }

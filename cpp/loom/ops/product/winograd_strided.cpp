@@ -35,6 +35,8 @@ static_assert(kGroup % kFilters == 0 && kGroup % kLane == 0);
 // More channels of tiles than L2 has room for; so few filters or tiles that transforms take what
 // the products gain (two cores of Zen 5).
 constexpr std::int64_t kMostChannels = 8, kFewestFilters = 24, kFewestTiles = 384;
+// Channels of a row of tiles: points of more leave L2, and memory for them is kept.
+constexpr std::int64_t kLongestRow = 4096;
 
 const Scratch t_weights, t_taps, t_made, t_line, t_rows, t_points, t_pixels;
 
@@ -196,7 +198,7 @@ class Band {
       for (std::int64_t f = first; f < last; ++f) {
         pixels.put(made + (f - first) * kStep, p_.plain.result + f * p_.windows().result_plane());
       }
-      if (!finite) p_.plain.mend_tiles<2>(p_.tiles, counted(tiles), filters[i]);
+      if (!finite) p_.plain.mend_tiles(p_.tiles, 2, counted(tiles), filters[i]);
     }
   }
 
@@ -212,7 +214,7 @@ class Band {
                            {made + f * kChunk, kChunk, 2 * kStep, false, kStep});
       }
       put_pixels(made, kStep, tiles, filters);
-      if (!finite) p_.plain.mend_tiles<2>(p_.tiles, counted(tiles), filters);
+      if (!finite) p_.plain.mend_tiles(p_.tiles, 2, counted(tiles), filters);
     }
   }
 
@@ -277,8 +279,9 @@ bool suits_winograd_strided(const Windows& windows, std::int64_t filters) {
       return false;
     }
   }
+  const Windows tiles = tile_results(windows, filters);
   return windows.channels <= kMostChannels && filters >= kFewestFilters &&
-         tile_results(windows, filters).pixels() >= kFewestTiles;
+         tiles.pixels() >= kFewestTiles && tiles.x.result * windows.channels <= kLongestRow;
 }
 
 void convolve_winograd_strided(Grid& grid, const TensorRef& result, const TensorRef& images,
