@@ -21,7 +21,9 @@ def numbers(*shape: int, seed: int) -> Tensor:
 
 def suits(batch: int, channels: int, filters: int, rows: int, columns: int) -> bool:
     """As suits_winograd_strided() says, of the size of the result."""
-    return channels <= 8 and filters >= 24 and batch * -(-rows // 2) * -(-columns // 2) >= 384
+    down, across = -(-rows // 2), -(-columns // 2)
+    few = channels <= 8 and channels * across <= 4096
+    return few and filters >= 24 and batch * down * across >= 384
 
 
 def result_of(case: Case) -> tuple[int, int]:
