@@ -162,6 +162,18 @@ def test_sizes(size: tuple[int, int, int], dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_of_what_is_summed_in_pieces(dtype: torch.dtype) -> None:
+    """The left operand is transposed piece by piece: operators follow the last one."""
+    left, right = numbers(4300, 1030, dtype=dtype) / 16, numbers(4300, 140, dtype=dtype)
+
+    def function(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> Result:
+        y = torch.addmm(b, x.mT, w)
+        return torch.relu(y * 2 + 1), torch.mm(x.mT, w) - b
+
+    check(function, left, right, numbers(140, dtype=dtype))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_a_residual_and_a_mask_by_batch(dtype: torch.dtype) -> None:
     def block(x: torch.Tensor, w: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         return torch.where(mask, x + F.linear(x, w), 0)

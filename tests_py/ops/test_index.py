@@ -61,6 +61,14 @@ def test_embedding_gradients_of_rows_that_are_met_often(columns, dtype):
         )
 
 
+def test_embedding_gradients_of_transposed_operands():
+    agrees(
+        lambda g, i: torch.ops.aten.embedding_dense_backward(g.transpose(0, 1), i.mT, 50, 3, False),
+        numbers(20, 30, 40),
+        indices(50, 20, 30),
+    )
+
+
 def test_an_embedding_gradient_of_negative_zeros_is_zero():
     grad, index = torch.full((3, 40), -0.0), torch.tensor([1, 1, 2])
     expected = torch.ops.aten.embedding_dense_backward(grad, index, 4, -1, False)

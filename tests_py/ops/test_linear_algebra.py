@@ -58,7 +58,7 @@ def laid_out(matrix, transposed):
 
 
 # Rows, inner, columns: one block and several, tails, more inner elements than are packed at once,
-# panels that blocks share, few rows, and vectors.
+# panels that blocks share, few rows, left operands that are transposed in pieces, and vectors.
 BLOCKS = [
     (33, 70, 46),
     (130, 2300, 200),
@@ -68,6 +68,8 @@ BLOCKS = [
     (48, 600, 900),
     (400, 520, 640),
     (1100, 600, 702),
+    (300, 1008, 130),
+    (1030, 4300, 140),
     (1, 300, 2200),
     (200, 300, 1),
     (1, 50, 1),

@@ -84,6 +84,7 @@ def test_options(bidirectional, batch_first, bias, given):
         (5, 1, 256, 256),
         (36, 1, 256, 256),
         (5, 17, 32, 256),
+        (5, 18, 32, 200),
         (9, 70, 17, 300),
     ],
 )

@@ -195,7 +195,8 @@ void add_embedding_gradients(Grid& grid, const TensorRef& result, const TensorRe
           ? lists_of(which.const_data_ptr<std::int64_t>(), count, rows, padding_index)
           : lists_of(which.const_data_ptr<std::int32_t>(), count, rows, padding_index)};
   const bool even = all.lists.longest <= std::max<std::int64_t>(count / 8, 16);
-  const std::int64_t length = std::max<std::int64_t>(kElements / columns, 1);
+  const std::int64_t blocks = std::max(rows, count) * columns / kElements + 1;
+  const std::int64_t length = (rows + blocks - 1) / blocks;
   const std::int64_t width = even ? columns : kColumns;
   const std::int64_t down = (rows + length - 1) / length, across = (columns + width - 1) / width;
   grid.run_by_any(down * across, [&](std::int64_t block) {
@@ -214,10 +215,9 @@ at::Tensor embedding_dense_backward(const at::Tensor& grad, const at::Tensor& in
               "types: Long, Int; but got ",
               indices.toString(), " instead (while checking arguments for embedding_backward)");
   at::Tensor output = empty({weights, grad.size(-1)}, grad.scalar_type(), grad.device());
-  if (!scale_grad_by_freq && grad.scalar_type() == c10::kFloat && grad.is_contiguous() &&
-      indices.is_contiguous() && output.numel() > 0) {
-    launch("embedding_dense_backward", Custom{}, add_embedding_gradients, out(output), grad,
-           indices, padding_index);
+  if (!scale_grad_by_freq && grad.scalar_type() == c10::kFloat && output.numel() > 0) {
+    launch("embedding_dense_backward", Custom{}, add_embedding_gradients, out(output),
+           grad.contiguous(), indices.contiguous(), padding_index);
     return output;
   }
   const auto kernel = [](const at::Tensor& to, const at::Tensor& from, const at::Tensor& which,

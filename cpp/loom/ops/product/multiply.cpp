@@ -174,8 +174,7 @@ template void pack_panels(const MatrixView<const BFloat16>&, std::int64_t, std::
 template <class T>
 MatrixView<const T> dense_rows(const MatrixView<const T>& left) {
   if (left.row_major()) return left;
-  // A cache line more, so that the rows do not all begin in the same set of the cache.
-  const std::int64_t ld = left.columns + 64 / static_cast<std::int64_t>(sizeof(T));
+  const std::int64_t ld = row_step<T>(left.columns);
   T* packed = t_left.get<T>(kTileRows * ld);
   using Bits = std::conditional_t<sizeof(T) == 2, std::uint16_t, float>;
   transpose(left.columns, left.rows, reinterpret_cast<const Bits*>(left.data), left.column_stride,

@@ -104,6 +104,14 @@ inline constexpr std::int64_t kMaxInner = 1024 * sizeof(float) / sizeof(T);
 inline constexpr std::int64_t kMaxColumns = 256;
 inline constexpr std::int64_t kTileRows = 64;
 
+/// Elements from row to row of a copy with rows of so many: an odd number of cache lines, so that
+/// rows do not all begin in the same sets of the caches.
+template <class T>
+[[nodiscard]] constexpr std::int64_t row_step(std::int64_t columns) noexcept {
+  constexpr auto line = static_cast<std::int64_t>(64 / sizeof(T));
+  return ((columns + line - 1) / line | 1) * line;
+}
+
 /// The right operand of several products in a row. Only the last one made on a thread is valid.
 template <class T>
 class PackedRight {

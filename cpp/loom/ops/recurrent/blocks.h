@@ -24,8 +24,9 @@ struct Recurrence {
 /// index for each row.
 template <class Step>
 void run_recurrence(Grid& grid, const Recurrence& r, const Step& step) {
-  // What a core's L2 holds, and the part of the weights that a block has.
-  constexpr std::int64_t kNearBytes = 1 << 20, kBlockBytes = kNearBytes / 2;
+  // Weights that stay in a core's L2 (1 MB) beside what passes through it, and the part of larger
+  // ones that a block has.
+  constexpr std::int64_t kNearBytes = 3 << 18, kBlockBytes = 1 << 19;
   // A block's multiply-adds: worth handing over (20 to 40 us).
   constexpr double kBlockCost = 2e6;
   // Fewer rows than that read the weights more than they compute with them; a small batch has to.

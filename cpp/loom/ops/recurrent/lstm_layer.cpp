@@ -10,6 +10,7 @@
 #include <ATen/native/CPUBlas.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/addmm.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -239,18 +240,17 @@ LstmGradient lstm_layer_backward(const LstmLayer& layer, const LstmResult& kept,
             out(result.cell), out(packed), dense(output_grad), dense(hidden_grad), kept.gates,
             kept.cells, layer.cell, layer.hidden_weight, s);
   const at::Tensor rows = as_rows(gates);
-  const at::Tensor first = gates.select(0, s.step(0));
   if (wanted.input) {
     result.input = at::mm(rows, layer.input_weight).view(layer.input.sizes());
   }
-  if (wanted.hidden) result.hidden = at::mm(first, layer.hidden_weight);
+  if (wanted.hidden) result.hidden = at::mm(gates.select(0, s.step(0)), layer.hidden_weight);
   if (wanted.input_weight) result.input_weight = at::mm(rows.t(), as_rows(layer.input));
   if (wanted.hidden_weight) {
     // Every step but the first had the output of the one before it as its state.
-    const at::Tensor later = as_rows(gates.narrow(0, s.reverse ? 0 : 1, s.steps - 1));
-    const at::Tensor states = as_rows(kept.output.narrow(0, s.reverse ? 1 : 0, s.steps - 1));
-    result.hidden_weight = at::mm(first.t(), layer.hidden);
-    if (s.steps > 1) result.hidden_weight = at::addmm(result.hidden_weight, later.t(), states);
+    const at::Tensor later = kept.output.narrow(0, s.reverse ? 1 : 0, s.steps - 1);
+    const at::Tensor initial = layer.hidden.unsqueeze(0);
+    const at::Tensor states = s.reverse ? at::cat({later, initial}) : at::cat({initial, later});
+    result.hidden_weight = at::mm(rows.t(), as_rows(states));
   }
   if (wanted.bias) result.bias = rows.sum(0);
   return result;
