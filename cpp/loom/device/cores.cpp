@@ -39,6 +39,9 @@ constexpr std::int64_t kHostPatience = 4, kHelpingHostPatience = 20;
 // cost the publisher as much as the help.
 constexpr std::chrono::microseconds kRest{250};
 constexpr int kMostRests = 3;
+// Nobody else wants the processor of a helper whose spin took less than so many times what it
+// should; that counts for so long.
+constexpr std::int64_t kCalmSpins = 3, kCalmNs = 1'000'000;
 // Each thread that is woken wakes more in turn, so that publishing stays cheap.
 constexpr int kWakesAtOnce = 2;
 
@@ -73,6 +76,8 @@ struct Cores::State {
   // publisher runs, and the system leaves both there for milliseconds beside an idle processor.
   std::atomic<int> host_cpu{-1};
   std::atomic<int> waiting{0};  // all hosts that wait; another hint
+  // When a helper last spun to the end on a processor that nobody else wanted; another hint.
+  std::atomic<std::int64_t> calm_ns{0};
   std::atomic<bool> stop{false};
   std::int64_t worker_spin_ns = 0;
   std::int64_t helper_spin_ns = 0;
@@ -279,9 +284,16 @@ bool Cores::State::run_blocks(int index, int rank, std::uint32_t seen, Enough en
 
 void Cores::State::idle(std::uint32_t seen) noexcept {
   spinners.fetch_add(1, std::memory_order_relaxed);
+  const std::int64_t start = now_ns();
   const bool changed =
       spin_until([&] { return signal.load(std::memory_order_relaxed) != seen; }, helper_spin_ns);
-  if (!changed) sleepers.fetch_add(1, std::memory_order_seq_cst);
+  if (!changed) {
+    // It has yielded: to another thread's time slice, if there was one.
+    const std::int64_t end = now_ns();
+    const bool calm = end - start < kCalmSpins * helper_spin_ns;
+    calm_ns.store(calm ? end : 0, std::memory_order_relaxed);
+    sleepers.fetch_add(1, std::memory_order_seq_cst);
+  }
   spinners.fetch_sub(1, std::memory_order_relaxed);
   if (changed) return;
   futex_wait(signal, seen);
@@ -337,6 +349,12 @@ Cores::HostWait::HostWait(Cores& cores) noexcept : cores_(cores) {
   cores_.state_->waiting.fetch_add(1, std::memory_order_relaxed);
 }
 Cores::HostWait::~HostWait() { cores_.state_->waiting.fetch_sub(1, std::memory_order_relaxed); }
+
+bool Cores::crowded() const noexcept {
+  return state_->hosts.load(std::memory_order_relaxed) > 0 &&
+         state_->host_cpu.load(std::memory_order_relaxed) == ::sched_getcpu() &&
+         now_ns() - state_->calm_ns.load(std::memory_order_relaxed) < kCalmNs;
+}
 
 bool Cores::help_until_erased(DoneFunction done, const void* context, std::int64_t limit_ns) {
   State& state = *state_;

@@ -199,6 +199,7 @@ class LOOM_API Queue {
   void work();
   [[nodiscard]] bool stopping() const noexcept;
   [[nodiscard]] bool await_command(std::uint64_t done);
+  void leave_host() noexcept;
   void run_command(std::uint64_t position);
   void keep_error(std::exception_ptr error, const char* name, std::uint64_t position) noexcept;
   void block_on(const Timeline& timeline, std::uint64_t position);
@@ -227,6 +228,7 @@ class LOOM_API Queue {
   // reads submitted_; so one of them sees the other and no wake is missed.
   std::atomic<std::uint64_t> submitted_{0};
   std::atomic<std::uint32_t> worker_state_{kAwake};  ///< a WorkerState; the worker's futex
+  std::int64_t moved_ns_ = 0;                        ///< when the worker left a host; its own
 
   alignas(64) Timeline timeline_;
   std::atomic<bool> stop_{false};
