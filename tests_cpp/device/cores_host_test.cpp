@@ -281,33 +281,6 @@ TEST(CoresHelpTest, AHostOnThePublishersProcessorLeavesAGridThatHasAHelper) {
   publisher.join();
 }
 
-TEST(CoresHelpTest, AreCrowdedWhereAHostLooksBesideAFreeProcessor) {
-  if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "no processor is free";
-  Cores cores(2);
-  EXPECT_FALSE(cores.crowded());
-  const int cpu = sched_getcpu();
-  std::atomic<bool> end{false};
-  std::thread host([&] {
-    testing::bind_to(cpu);
-    while (!cores.help_until([&] { return end.load(); }, kLong)) {
-    }
-  });
-  std::thread publisher([&] {
-    testing::bind_to(cpu);
-    const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-    // A helper has to be at a grid and then to find that nobody else wants its processor.
-    while (!cores.crowded() && std::chrono::steady_clock::now() < give_up) {
-      cores.run(2, [](std::int64_t) { std::this_thread::yield(); }, 0, RunBy::kAny);
-      for (int i = 0; i < 100 && !cores.crowded(); ++i) std::this_thread::yield();
-    }
-    EXPECT_TRUE(cores.crowded());
-    end = true;
-  });
-  publisher.join();
-  host.join();
-  EXPECT_FALSE(cores.crowded());
-}
-
 TEST(CoresHelpTest, OneCoreOnlySpins) {
   Cores cores(1);
   int looks = 0;

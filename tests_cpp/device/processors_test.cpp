@@ -2,11 +2,14 @@
 #include "loom/device/processors.h"
 
 #include "loom/device/cores.h"
+#include "loom/device/queue.h"
 
 #include <gtest/gtest.h>
 
 #include "support/affinity.h"
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <latch>
 #include <thread>
 #include <vector>
@@ -50,6 +53,23 @@ TEST(ProcessorsTest, AThreadLeavesAProcessorUntilItIsRestored) {
   });
 }
 
+TEST(ProcessorsTest, AThreadMovesToAProcessorThatItMayRunOn) {
+  on_own_thread([] {
+    const std::vector<int> before = allowed();
+    Processors processors;
+    for (const int cpu : before) {
+      ASSERT_TRUE(processors.move_to(cpu));
+      EXPECT_TRUE(processors.restricted());
+      EXPECT_EQ(allowed(), std::vector<int>{cpu});
+    }
+    processors.restore();
+    EXPECT_EQ(allowed(), before);
+    bind_to(before[0]);
+    EXPECT_FALSE(processors.move_to(before.size() > 1 ? before[1] : CPU_SETSIZE - 1));
+    EXPECT_FALSE(processors.restricted());
+  });
+}
+
 TEST(ProcessorsTest, TheLastProcessorCannotBeAvoided) {
   on_own_thread([] {
     const int cpu = allowed()[0];
@@ -90,6 +110,67 @@ TEST(CoresPlacementTest, WhileAHostWaitsHelpersAreNotOnThePublishersProcessor) {
   }
   // The system may move a helper just before its block.
   EXPECT_LT(misplaced, kRounds / 2);
+}
+
+constexpr std::chrono::seconds kPatience{30};
+
+TEST(CoresPlacementTest, AHostsProcessorHasACalmerOneWhereAHelperWasAlone) {
+  const std::vector<int> cpus = allowed();
+  if (cpus.size() < 2) GTEST_SKIP() << "one processor";
+  Cores cores(2, cpus);
+  EXPECT_EQ(cores.calmer_processor(), -1) << "no host waits";
+  std::atomic<bool> end{false};
+  std::thread host([&] {
+    bind_to(cpus[0]);
+    while (!cores.help_until([&] { return end.load(); }, 1'000'000'000)) {
+    }
+  });
+  on_own_thread([&] {
+    bind_to(cpus[0]);
+    const auto give_up = std::chrono::steady_clock::now() + kPatience;
+    int calmer = -1;
+    while (calmer < 0 && std::chrono::steady_clock::now() < give_up) {
+      cores.run(2, [](std::int64_t) { std::this_thread::yield(); }, 0, RunBy::kAny);
+      for (int i = 0; i < 100 && calmer < 0; ++i) {
+        std::this_thread::yield();
+        calmer = cores.calmer_processor();
+      }
+    }
+    EXPECT_NE(calmer, cpus[0]);
+    EXPECT_EQ(std::count(cpus.begin(), cpus.end(), calmer), 1);
+    bind_to(cpus[1]);
+    EXPECT_EQ(cores.calmer_processor(), -1) << "the host is elsewhere";
+  });
+  end = true;
+  host.join();
+  EXPECT_EQ(cores.calmer_processor(), -1) << "no host waits any more";
+}
+
+TEST(QueuePlacementTest, AWorkerLeavesTheHostThatWaitsForItAndMayRunAnywhereAfterwards) {
+  const std::vector<int> cpus = allowed();
+  if (cpus.size() < 2) GTEST_SKIP() << "one processor";
+  Cores cores(2, cpus);
+  Queue queue({0, 0, 0}, cores);
+  on_own_thread([&] {
+    bind_to(cpus[0]);
+    const auto give_up = std::chrono::steady_clock::now() + kPatience;
+    int cpu = cpus[0];
+    while (cpu == cpus[0] && std::chrono::steady_clock::now() < give_up) {
+      queue.submit("to the host", [&] {
+        Processors processors;
+        EXPECT_TRUE(processors.move_to(cpus[0]));
+        processors.restore();
+        cores.run(2, [](std::int64_t) { std::this_thread::yield(); }, 0, RunBy::kAny);
+      });
+      queue.synchronize();
+      queue.submit("where", [&] {
+        cpu = sched_getcpu();
+        EXPECT_EQ(allowed(), cpus);
+      });
+      queue.synchronize();
+    }
+    EXPECT_NE(cpu, cpus[0]);
+  });
 }
 
 TEST(CoresPlacementTest, ThreadsOfOneProcessorMeetInAGrid) {

@@ -61,6 +61,22 @@ def test_embedding_gradients_of_rows_that_are_met_often(columns, dtype):
         )
 
 
+def test_embedding_gradients_of_few_rows():
+    agrees(
+        lambda g, i: torch.ops.aten.embedding_dense_backward(g, i, 3, -1, False),
+        numbers(2000, 64) / 8,
+        indices(3, 2000),
+    )
+
+
+def test_an_embedding_gradient_of_another_size_than_the_indices():
+    same_error(
+        lambda g, i: torch.ops.aten.embedding_dense_backward(g, i, 3, -1, False),
+        numbers(5, 8),
+        indices(3, 10),
+    )
+
+
 def test_embedding_gradients_of_transposed_operands():
     agrees(
         lambda g, i: torch.ops.aten.embedding_dense_backward(g.transpose(0, 1), i.mT, 50, 3, False),

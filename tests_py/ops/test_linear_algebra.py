@@ -58,7 +58,8 @@ def laid_out(matrix, transposed):
 
 
 # Rows, inner, columns: one block and several, tails, more inner elements than are packed at once,
-# panels that blocks share, few rows, left operands that are transposed in pieces, and vectors.
+# panels that blocks share, few rows, left operands that are transposed as a whole and in pieces,
+# and vectors.
 BLOCKS = [
     (33, 70, 46),
     (130, 2300, 200),
@@ -72,6 +73,7 @@ BLOCKS = [
     (1030, 4300, 140),
     (1, 300, 2200),
     (200, 300, 1),
+    (200, 1, 300),
     (1, 50, 1),
 ]
 

@@ -76,8 +76,9 @@ struct Cores::State {
   // publisher runs, and the system leaves both there for milliseconds beside an idle processor.
   std::atomic<int> host_cpu{-1};
   std::atomic<int> waiting{0};  // all hosts that wait; another hint
-  // When a helper last spun to the end on a processor that nobody else wanted; another hint.
+  // When and where a helper last spun to the end on a processor that nobody else wanted: two hints.
   std::atomic<std::int64_t> calm_ns{0};
+  std::atomic<int> calm_cpu{-1};
   std::atomic<bool> stop{false};
   std::int64_t worker_spin_ns = 0;
   std::int64_t helper_spin_ns = 0;
@@ -103,6 +104,7 @@ struct Cores::State {
   bool run_blocks(int index, int rank, std::uint32_t seen, Enough enough);
   int best_open_slot(RunBy by) const noexcept;
   bool wants_processor() noexcept;
+  void note_host() noexcept;
   void idle(std::uint32_t seen) noexcept;
 };
 
@@ -282,15 +284,24 @@ bool Cores::State::run_blocks(int index, int rank, std::uint32_t seen, Enough en
   }
 }
 
+void Cores::State::note_host() noexcept {
+  const int cpu = ::sched_getcpu();
+  // Looks alone leave the line to those who share it.
+  if (host_cpu.load(std::memory_order_relaxed) != cpu) {
+    host_cpu.store(cpu, std::memory_order_relaxed);
+  }
+}
+
 void Cores::State::idle(std::uint32_t seen) noexcept {
   spinners.fetch_add(1, std::memory_order_relaxed);
   const std::int64_t start = now_ns();
   const bool changed =
       spin_until([&] { return signal.load(std::memory_order_relaxed) != seen; }, helper_spin_ns);
   if (!changed) {
-    // It has yielded: to another thread's time slice, if there was one.
+    // It yields after some microseconds: to another thread's time slice, if there is one.
     const std::int64_t end = now_ns();
     const bool calm = end - start < kCalmSpins * helper_spin_ns;
+    calm_cpu.store(::sched_getcpu(), std::memory_order_relaxed);
     calm_ns.store(calm ? end : 0, std::memory_order_relaxed);
     sleepers.fetch_add(1, std::memory_order_seq_cst);
   }
@@ -350,10 +361,13 @@ Cores::HostWait::HostWait(Cores& cores) noexcept : cores_(cores) {
 }
 Cores::HostWait::~HostWait() { cores_.state_->waiting.fetch_sub(1, std::memory_order_relaxed); }
 
-bool Cores::crowded() const noexcept {
-  return state_->hosts.load(std::memory_order_relaxed) > 0 &&
-         state_->host_cpu.load(std::memory_order_relaxed) == ::sched_getcpu() &&
-         now_ns() - state_->calm_ns.load(std::memory_order_relaxed) < kCalmNs;
+int Cores::calmer_processor() const noexcept {
+  if (state_->hosts.load(std::memory_order_relaxed) == 0) return -1;
+  const int cpu = ::sched_getcpu();
+  if (state_->host_cpu.load(std::memory_order_relaxed) != cpu) return -1;
+  if (now_ns() - state_->calm_ns.load(std::memory_order_relaxed) > kCalmNs) return -1;
+  const int calm = state_->calm_cpu.load(std::memory_order_relaxed);
+  return calm == cpu ? -1 : calm;
 }
 
 bool Cores::help_until_erased(DoneFunction done, const void* context, std::int64_t limit_ns) {
@@ -369,7 +383,10 @@ bool Cores::help_until_erased(DoneFunction done, const void* context, std::int64
   for (std::int64_t deadline = now_ns() + kHostPatience * limit_ns; !result;) {
     const std::uint32_t seen = state.signal.load(std::memory_order_acquire);
     const State::Found found = state.help_as_host(seen, is_done);
-    if (found == State::Found::kBlocks) deadline = now_ns() + kHelpingHostPatience * limit_ns;
+    if (found == State::Found::kBlocks) {
+      deadline = now_ns() + kHelpingHostPatience * limit_ns;
+      state.note_host();
+    }
     if (found == State::Found::kOccupied) break;
     if (found != State::Found::kNothing) {
       result = is_done();
@@ -378,11 +395,7 @@ bool Cores::help_until_erased(DoneFunction done, const void* context, std::int64
     }
     if (state.wants_processor()) break;
     const auto changed = [&] {
-      const int cpu = ::sched_getcpu();
-      // Looks alone leave the line to those who share it.
-      if (state.host_cpu.load(std::memory_order_relaxed) != cpu) {
-        state.host_cpu.store(cpu, std::memory_order_relaxed);
-      }
+      state.note_host();
       result = is_done();
       return result || state.signal.load(std::memory_order_relaxed) != seen;
     };

@@ -64,9 +64,10 @@ class LOOM_API Cores {
     Cores& cores_;
   };
 
-  /// A hint: a host thread that waits looks for blocks on the caller's processor, and a helper
-  /// has found one that nobody else wants.
-  [[nodiscard]] bool crowded() const noexcept;
+  /// A hint for a worker that has nothing to do: another processor, which nobody else wanted when a
+  /// helper was there just now, if a host thread that waits looks for blocks on the caller's; else
+  /// -1.
+  [[nodiscard]] int calmer_processor() const noexcept;
 
   /// For a host thread that waits: runs blocks of grids that any thread may run until `done()`, or
   /// until none was to be had for some times `limit_ns`, or until a helper is better for it (all

@@ -14,11 +14,17 @@ class Processors {
   /// Lets the thread run anywhere it could before but on `cpu`, and has it moved at once if it is
   /// there. False, with nothing changed, if there is no other one or the system does not allow it.
   bool avoid(int cpu) noexcept;
+  /// Has the thread moved to `cpu`, where it stays until it is restored. False, with nothing
+  /// changed, if it may not run there.
+  bool move_to(int cpu) noexcept;
   /// Lets the thread run where it could at first.
   void restore() noexcept;
   [[nodiscard]] bool restricted() const noexcept { return restricted_; }
 
  private:
+  bool note_all() noexcept;
+  bool restrict_to(const cpu_set_t& cpus) noexcept;
+
   bool restricted_ = false;
   cpu_set_t all_{};
 };

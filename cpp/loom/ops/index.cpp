@@ -186,7 +186,9 @@ struct EmbeddingGradients {
 // caches. If many of the gradients are one row's, blocks are parts of rows.
 void add_embedding_gradients(Grid& grid, const TensorRef& result, const TensorRef& gradient,
                              const TensorRef& indices, std::int64_t padding_index) {
-  constexpr std::int64_t kElements = 32 << 10, kColumns = 64;  // of a block; of a part of a row
+  // Of a block, written or added, so that few rows with many gradients are several; of a part of a
+  // row.
+  constexpr std::int64_t kElements = 32 << 10, kColumns = 64;
   const at::Tensor to = result.alias(), from = gradient.alias(), which = indices.alias();
   const std::int64_t rows = result.sizes()[0], columns = result.sizes()[1], count = which.numel();
   const EmbeddingGradients all{
@@ -217,7 +219,8 @@ at::Tensor embedding_dense_backward(const at::Tensor& grad, const at::Tensor& in
   at::Tensor output = empty({weights, grad.size(-1)}, grad.scalar_type(), grad.device());
   if (!scale_grad_by_freq && grad.scalar_type() == c10::kFloat && output.numel() > 0) {
     launch("embedding_dense_backward", Custom{}, add_embedding_gradients, out(output),
-           grad.contiguous(), indices.contiguous(), padding_index);
+           grad.contiguous().view({indices.numel(), grad.size(-1)}), indices.contiguous(),
+           padding_index);
     return output;
   }
   const auto kernel = [](const at::Tensor& to, const at::Tensor& from, const at::Tensor& which,

@@ -20,7 +20,6 @@ using detail::cut;
 using detail::Finish;
 using detail::is_bias;
 using detail::is_turned_bias;
-using detail::Operand;
 using detail::operand;
 using detail::Part;
 using detail::parts;
@@ -31,13 +30,17 @@ using detail::run_part;
 constexpr double kLeastProduct = 16 * 16 * 16;
 // Left operands with few rows become the right one, so that the other need not be packed.
 constexpr std::int64_t kFewRows = 64;
-// A left operand that lies the wrong way is transposed once for all blocks if so many columns and
-// inner elements make up for the wait of the cores for each other in between; in pieces that stay
-// in a far cache where sums can be gone on with, else if it is not too large.
+// A left operand that lies the wrong way is transposed once for all blocks if it has enough inner
+// elements and the product enough columns and multiply-adds to make up for the wait of the cores
+// for each other in between...
 constexpr std::int64_t kFewestTurnedColumns = 128;
-constexpr std::int64_t kFewestTurned = 256;
-constexpr std::int64_t kTurnedPieceBytes = 8 << 20;
+constexpr std::int64_t kFewestTurnedInner = 256;
+constexpr double kLeastTurned = 2 * detail::kBlock;
+// ... if it is not too large, or where sums can be gone on with, in pieces that stay in a far cache
+// and are deep enough for that to cost little.
 constexpr std::int64_t kMaxTurnedBytes = 16 << 20;
+constexpr std::int64_t kTurnedPieceBytes = 8 << 20;
+constexpr std::int64_t kFewestPieceInner = 512;
 // Inner elements of a task of that work.
 constexpr std::int64_t kTurnedAtOnce = 128;
 // A right operand of so many elements is packed once, in pieces of so many and the way it lies. Of
@@ -61,15 +64,22 @@ bool prefers_transposed(const Problem<T>& p) {
 // How many inner elements of the left operand are transposed before the blocks use them; 0: none.
 template <class T>
 std::int64_t turned_depth(const Problem<T>& p) {
-  if (p.batch > 1 || p.left.first.row_major()) return 0;
-  const bool pays = p.columns() > kMaxColumns ||
-                    (p.columns() >= kFewestTurnedColumns && p.inner() >= kFewestTurned);
+  if (p.batch > 1 || p.rows() == 1 || p.left.first.row_major()) return 0;
+  const std::int64_t inner = p.inner();
+  const double work =
+      static_cast<double>(p.rows()) * static_cast<double>(p.columns()) * static_cast<double>(inner);
+  const bool pays =
+      p.columns() > kMaxColumns ||
+      (p.columns() >= kFewestTurnedColumns && inner >= kFewestTurnedInner && work >= kLeastTurned);
   if (!pays) return 0;
-  const auto bytes = p.rows() * p.inner() * static_cast<std::int64_t>(sizeof(T));
+  const auto bytes = [&](std::int64_t depth) {
+    return p.rows() * row_step<T>(depth) * static_cast<std::int64_t>(sizeof(T));
+  };
   // Only sums that are the result itself can be gone on with.
   const bool in_place = std::is_same_v<T, float> && p.result.first.row_major();
-  if (!in_place) return bytes <= kMaxTurnedBytes ? p.inner() : 0;
-  return cut(p.inner(), parts(bytes, kTurnedPieceBytes), 32);
+  const std::int64_t depth =
+      in_place ? cut(inner, parts(bytes(inner), kTurnedPieceBytes), kTurnedAtOnce) : inner;
+  return depth >= std::min(inner, kFewestPieceInner) && bytes(depth) <= kMaxTurnedBytes ? depth : 0;
 }
 
 // Transposes the left operand for all blocks.
@@ -125,7 +135,8 @@ RunBy run_by(const Problem<T>& p) {
   return plain ? RunBy::kAny : RunBy::kDevice;
 }
 
-// All blocks: in several pieces of the inner dimension if `continues` or not `ends`.
+// All blocks of a piece of the inner dimension. `continues`: the result has the sums of earlier
+// pieces in it. `ends`: no more follow, so the activation and the operators after it run.
 template <class T>
 void run_blocks(Grid& grid, const Problem<T>& p, bool turned, bool continues, bool ends) {
   const Block block = block_of(p);

@@ -2,7 +2,8 @@
 #pragma once
 
 // result = activation(beta * addend + left x right) for matrices and batches of them, as a grid of
-// rectangles of the result, each of which is one core's from packing to activation.
+// rectangles of the result. What several of them need may be packed or transposed before, by all
+// cores.
 // Thread: the second function on the worker, the others on the caller.
 
 #include "loom/ops/launch.h"

@@ -26,8 +26,8 @@ inline constexpr std::int64_t kFewestRows = 256;
 inline constexpr std::int64_t kRowUnit = 16;
 // Accumulators that are not the result itself stay within L2.
 inline constexpr std::int64_t kMaxAccumulators = 512 * 128;
-// A vector times a matrix of up to so many bytes is one core's (3 us); a larger one is cut into
-// blocks of so many, a power of two of them, so that cores get even shares.
+// A vector times a matrix of up to so many bytes is one core's (3 us from L2); a larger one is cut
+// into blocks of so many, a power of two of them, so that cores get even shares.
 inline constexpr std::int64_t kWholeMatrixBytes = 512 * 1024;
 inline constexpr std::int64_t kVectorBlockBytes = 128 * 1024;
 

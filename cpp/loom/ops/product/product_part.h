@@ -11,15 +11,15 @@
 
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/relu.h>
+#include <c10/core/ScalarTypeToTypeMeta.h>
+#include <c10/util/BFloat16.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
-#include <utility>
 
 namespace loom::ops::detail {
-
-using c10::BFloat16;
 
 inline const Scratch t_accumulators, t_turned;
 
@@ -80,7 +80,7 @@ void store(const float* from, const MatrixView<T>& result) {
     }
     return;
   }
-  if constexpr (std::is_same_v<T, BFloat16>) {
+  if constexpr (std::is_same_v<T, c10::BFloat16>) {
     for (std::int64_t i = 0; i < result.rows; ++i) {
       store_sums(from + i * result.columns, nullptr, result.columns,
                  result.data + i * result.row_stride);
@@ -152,22 +152,22 @@ inline void run_in_place(const Part<float>& p) {
 }
 
 // What will be stored, so that it is in the cache by then.
-inline void prefetch(const MatrixView<BFloat16>& result) {
+inline void prefetch(const MatrixView<c10::BFloat16>& result) {
   for (std::int64_t i = 0; i < result.rows; ++i) {
-    const BFloat16* row = result.data + i * result.row_stride;
+    const c10::BFloat16* row = result.data + i * result.row_stride;
     for (std::int64_t j = 0; j < result.columns; j += 32) __builtin_prefetch(row + j, 1);
   }
 }
 
 // A panel's sums are rounded while they are in L1.
-inline void run_tile(const Part<BFloat16>& whole, const PackedRight<BFloat16>& packed,
-                     const Finish<BFloat16>& finish) {
-  const MatrixView<const BFloat16> left = dense_rows(whole.left);
+inline void run_tile(const Part<c10::BFloat16>& whole, const PackedRight<c10::BFloat16>& packed,
+                     const Finish<c10::BFloat16>& finish) {
+  const MatrixView<const c10::BFloat16> left = dense_rows(whole.left);
   float* to = t_accumulators.get<float>(kTileRows * kPanel);
   const bool bias = whole.added() && is_bias(whole.addend, whole.beta);
   for (std::int64_t column = 0; column < whole.result.columns; column += kPanel) {
     const std::int64_t columns = std::min(kPanel, whole.result.columns - column);
-    const Part<BFloat16> p = whole.cut(0, column, whole.result.rows, columns);
+    const Part<c10::BFloat16> p = whole.cut(0, column, whole.result.rows, columns);
     const bool add = p.added() && !bias;
     if (add) initialise(p.addend, p.beta, to, kPanel);
     prefetch(p.result);
@@ -192,7 +192,7 @@ void run_in_tiles(const Part<T>& whole, const Finish<T>& finish) {
     for (std::int64_t row = 0; row < strip.left.rows; row += kTileRows) {
       const std::int64_t rows = std::min(kTileRows, strip.left.rows - row);
       const Part<T> p = strip.cut(row, 0, rows, columns);
-      if constexpr (std::is_same_v<T, BFloat16>) {
+      if constexpr (std::is_same_v<T, c10::BFloat16>) {
         if (p.result.row_major()) {
           run_tile(p, packed, finish);
           finish(p);
