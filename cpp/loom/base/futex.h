@@ -46,14 +46,37 @@ inline void cpu_relax() noexcept {
       .count();
 }
 
+/// How long a thread that spins keeps its core to itself.
+inline constexpr std::int64_t kRudeNs = 3'000;
+
+/// Offers the calling thread's core to others. Whoever takes it may keep it until the system's next
+/// tick, milliseconds later, beside cores that are idle meanwhile: the system does not move a
+/// thread that is neither running nor asleep. So for a while after such an offer none is made.
+class CoreOffer {
+ public:
+  /// True if the last one was taken for long, and not long ago.
+  [[nodiscard]] static bool refused(std::int64_t now) noexcept { return now < refused_until_; }
+
+  static void make(std::int64_t now) noexcept {
+    constexpr std::int64_t kLongNs = 500'000, kRefusedNs = 100'000'000;
+    std::this_thread::yield();
+    const std::int64_t end = now_ns();
+    if (end - now > kLongNs) refused_until_ = end + kRefusedNs;
+  }
+
+ private:
+  inline static constinit thread_local std::int64_t refused_until_ = 0;
+};
+
 /// Spins until `done()` or for about `limit_ns`; returns whether it is done. After the first few
 /// microseconds it offers its core to others between looks: where threads outnumber cores, the one
 /// that is waited for may be among them. (Measured on two busy cores: without the offers a command
 /// starts 35 us after it was submitted, with them 9; sleeping sooner instead gained nothing.)
+/// While no offers are made (CoreOffer) the limit is `rude_limit_ns` if that is less: asleep, the
+/// thread gives its core away and gets one when it is woken.
 template <class Done>
-bool spin_until(Done&& done, std::int64_t limit_ns) {
+bool spin_until(Done&& done, std::int64_t limit_ns, std::int64_t rude_limit_ns = kRudeNs) {
   constexpr int kLooksPerClock = 32;
-  constexpr std::int64_t kRudeNs = 3'000;
   if (done()) return true;
   if (limit_ns <= 0) return false;
   const std::int64_t start = now_ns();
@@ -62,9 +85,15 @@ bool spin_until(Done&& done, std::int64_t limit_ns) {
       cpu_relax();
       if (done()) return true;
     }
-    const std::int64_t elapsed = now_ns() - start;
+    const std::int64_t now = now_ns();
+    const std::int64_t elapsed = now - start;
     if (elapsed > limit_ns) return false;
-    if (elapsed > kRudeNs) std::this_thread::yield();
+    if (elapsed <= kRudeNs) continue;
+    if (!CoreOffer::refused(now)) {
+      CoreOffer::make(now);
+    } else if (elapsed > rude_limit_ns) {
+      return false;
+    }
   }
 }
 
