@@ -59,6 +59,8 @@ TEST(SpinTest, GivesUpBesideAThreadThatKeepsWhatItIsOffered) {
     const std::int64_t again = now_ns();
     EXPECT_FALSE(spin_until([] { return false; }, 20'000, 20'000));
     EXPECT_GE(now_ns() - again, 20'000);
+    CoreOffer::forgive();
+    EXPECT_FALSE(CoreOffer::refused(now_ns()));
     stop = true;
   }).join();
 }

@@ -10,6 +10,7 @@
 #include <climits>
 #include <cstdint>
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <thread>
 #include <unistd.h>
@@ -51,21 +52,31 @@ inline constexpr std::int64_t kRudeNs = 3'000;
 
 /// Offers the calling thread's core to others. Whoever takes it may keep it until the system's next
 /// tick, milliseconds later, beside cores that are idle meanwhile: the system does not move a
-/// thread that is neither running nor asleep. So for a while after such an offer none is made.
+/// thread that is neither running nor asleep. So for a while after such an offer none is made
+/// there.
 class CoreOffer {
  public:
-  /// True if the last one was taken for long, and not long ago.
-  [[nodiscard]] static bool refused(std::int64_t now) noexcept { return now < refused_until_; }
+  /// True on a core that was taken for long, not long ago.
+  [[nodiscard]] static bool refused(std::int64_t now) noexcept {
+    return now < refused_until_ && ::sched_getcpu() == refused_cpu_;
+  }
 
   static void make(std::int64_t now) noexcept {
     constexpr std::int64_t kLongNs = 500'000, kRefusedNs = 100'000'000;
+    const int cpu = ::sched_getcpu();
     std::this_thread::yield();
     const std::int64_t end = now_ns();
-    if (end - now > kLongNs) refused_until_ = end + kRefusedNs;
+    if (end - now < kLongNs) return;
+    refused_until_ = end + kRefusedNs;
+    refused_cpu_ = cpu;
   }
+
+  /// Offers are made again: it was no stranger who took the core.
+  static void forgive() noexcept { refused_until_ = 0; }
 
  private:
   inline static constinit thread_local std::int64_t refused_until_ = 0;
+  inline static constinit thread_local int refused_cpu_ = -1;
 };
 
 /// Spins until `done()` or for about `limit_ns`; returns whether it is done. After the first few

@@ -270,7 +270,10 @@ bool Queue::await_command(std::uint64_t done) {
            stop_.load(std::memory_order_seq_cst);
   };
   if (!ready()) leave_host();
-  if (!spin_until(ready, spin_ns_)) {
+  if (spin_until(ready, spin_ns_)) {
+    // On one core with the worker, who submits is to have it for as long as there is more to come.
+    if (submitter_cpu_.load(std::memory_order_relaxed) == ::sched_getcpu()) CoreOffer::forgive();
+  } else {
     for (;;) {
       worker_state_.store(kSleeping, std::memory_order_seq_cst);
       if (ready()) break;

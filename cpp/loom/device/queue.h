@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <sched.h>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -228,6 +229,7 @@ class LOOM_API Queue {
   // reads submitted_; so one of them sees the other and no wake is missed.
   std::atomic<std::uint64_t> submitted_{0};
   std::atomic<std::uint32_t> worker_state_{kAwake};  ///< a WorkerState; the worker's futex
+  std::atomic<int> submitter_cpu_{-1};               ///< of the last command; a hint: relaxed
   std::int64_t moved_ns_ = 0;                        ///< when the worker left a host; its own
 
   alignas(64) Timeline timeline_;
@@ -284,6 +286,7 @@ std::uint64_t Queue::enqueue(const char* name, Callable&& callable, OpenCommand*
       abandon_launch(record);
       throw;
     }
+    submitter_cpu_.store(::sched_getcpu(), std::memory_order_relaxed);
     position = submitted_.load(std::memory_order_relaxed) + 1;
     submitted_.store(position, std::memory_order_seq_cst);
   }
