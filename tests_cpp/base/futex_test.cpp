@@ -11,6 +11,8 @@
 namespace loom {
 namespace {
 
+constexpr std::int64_t kMinute = 60'000'000'000;
+
 TEST(FutexTest, DoesNotSleepOnAChangedWord) {
   std::atomic<std::uint32_t> word{1};
   futex_wait(word, 0);  // would never return
@@ -32,35 +34,33 @@ TEST(SpinTest, ReturnsAtOnceWhenDone) {
 
 TEST(SpinTest, GivesUpAtTheLimit) {
   const std::int64_t start = now_ns();
-  EXPECT_FALSE(spin_until([] { return false; }, 20'000));
+  EXPECT_FALSE(spin_until([] { return false; }, 20'000, 20'000));
   EXPECT_GE(now_ns() - start, 20'000);
 }
 
 TEST(SpinTest, SeesAnotherThreadsWrite) {
   std::atomic<bool> flag{false};
   std::jthread writer([&] { flag.store(true); });
-  EXPECT_TRUE(spin_until([&] { return flag.load(); }, 60'000'000'000));
+  EXPECT_TRUE(spin_until([&] { return flag.load(); }, kMinute, kMinute));
 }
 
-// The time is that of a spin which would make offers to its end.
-TEST(SpinTest, GivesUpBesideAThreadThatKeepsWhatItIsOffered) {
+TEST(SpinTest, EndsSoonBesideAThreadThatKeepsTheCoreItIsOffered) {
   std::thread([] {
-    const int cpu = sched_getcpu();
-    testing::bind_to(cpu);
+    testing::bind_to(sched_getcpu());
     std::atomic<bool> stop{false};
     std::jthread greedy([&] {
       while (!stop.load(std::memory_order_relaxed)) cpu_relax();
     });
-    constexpr std::int64_t kMinute = 60'000'000'000;
     const std::int64_t start = now_ns();
-    EXPECT_FALSE(spin_until([] { return false; }, kMinute));
-    EXPECT_TRUE(CoreOffer::refused(now_ns()));
+    // Offers to its end would make it last a minute.
+    EXPECT_FALSE(spin_until([] { return false; }, kMinute, 0));
     EXPECT_LT(now_ns() - start, kMinute);
-    const std::int64_t again = now_ns();
-    EXPECT_FALSE(spin_until([] { return false; }, 20'000, 20'000));
-    EXPECT_GE(now_ns() - again, 20'000);
-    CoreOffer::forgive();
-    EXPECT_FALSE(CoreOffer::refused(now_ns()));
+    EXPECT_TRUE(CoreOffers::taken(start));
+    // Without offers it lasts as long as it is told to.
+    EXPECT_FALSE(spin_until([] { return false; }, kMinute, 20'000));
+    EXPECT_GE(now_ns() - start, 20'000);
+    CoreOffers::forgive();
+    EXPECT_FALSE(CoreOffers::taken(start));
     stop = true;
   }).join();
 }

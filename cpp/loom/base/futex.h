@@ -5,6 +5,7 @@
 // A futex only sleeps and wakes; what memory becomes visible is said by the atomics around it.
 // Thread: any.
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <climits>
@@ -14,6 +15,7 @@
 #include <sys/syscall.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 
 namespace loom {
 
@@ -49,44 +51,57 @@ inline void cpu_relax() noexcept {
 
 /// How long a thread that spins keeps its core to itself.
 inline constexpr std::int64_t kRudeNs = 3'000;
+/// Where offers of the core are taken a thread spins so many times less before it sleeps.
+inline constexpr std::int64_t kSpinHaste = 10;
 
-/// Offers the calling thread's core to others. Whoever takes it may keep it until the system's next
-/// tick, milliseconds later, beside cores that are idle meanwhile: the system does not move a
-/// thread that is neither running nor asleep. So for a while after such an offer none is made
-/// there.
-class CoreOffer {
+/// Offers of the calling thread's core to others. Whoever takes one may keep the core until the
+/// system's next tick, milliseconds later, beside cores that are idle meanwhile: the system does
+/// not move a thread that is neither running nor asleep. So for a while no more are made there.
+class CoreOffers {
  public:
-  /// True on a core that was taken for long, not long ago.
-  [[nodiscard]] static bool refused(std::int64_t now) noexcept {
-    return now < refused_until_ && ::sched_getcpu() == refused_cpu_;
+  /// Whether one was taken for long on this core, not long ago.
+  [[nodiscard]] static bool taken(std::int64_t now) noexcept {
+    if (now >= latest_) return false;
+    const int cpu = ::sched_getcpu();
+    const Taken& last = of(cpu);
+    return last.cpu == cpu && now < last.until;
   }
 
   static void make(std::int64_t now) noexcept {
-    constexpr std::int64_t kLongNs = 500'000, kRefusedNs = 100'000'000;
+    constexpr std::int64_t kLongNs = 500'000, kTakenNs = 100'000'000;
     const int cpu = ::sched_getcpu();
     std::this_thread::yield();
     const std::int64_t end = now_ns();
     if (end - now < kLongNs) return;
-    refused_until_ = end + kRefusedNs;
-    refused_cpu_ = cpu;
+    latest_ = end + kTakenNs;
+    of(cpu) = {cpu, latest_};
   }
 
-  /// Offers are made again: it was no stranger who took the core.
-  static void forgive() noexcept { refused_until_ = 0; }
+  /// They are made on this core again: it was no stranger who took it.
+  static void forgive() noexcept { of(::sched_getcpu()).until = 0; }
 
  private:
-  inline static constinit thread_local std::int64_t refused_until_ = 0;
-  inline static constinit thread_local int refused_cpu_ = -1;
+  struct Taken {
+    int cpu;
+    std::int64_t until;
+  };
+  // A core that takes another one's place here makes the thread offer that one once more.
+  [[nodiscard]] static Taken& of(int cpu) noexcept {
+    return taken_[static_cast<unsigned>(cpu) % taken_.size()];
+  }
+
+  inline static constinit thread_local std::array<Taken, 4> taken_{};
+  inline static constinit thread_local std::int64_t latest_ = 0;
 };
 
 /// Spins until `done()` or for about `limit_ns`; returns whether it is done. After the first few
 /// microseconds it offers its core to others between looks: where threads outnumber cores, the one
 /// that is waited for may be among them. (Measured on two busy cores: without the offers a command
-/// starts 35 us after it was submitted, with them 9; sleeping sooner instead gained nothing.)
-/// While no offers are made (CoreOffer) the limit is `rude_limit_ns` if that is less: asleep, the
-/// thread gives its core away and gets one when it is woken.
+/// starts 35 us after it was submitted, with them 9.) Where no offers are made (CoreOffers) the
+/// limit is `taken_limit_ns` if that is less: asleep, the thread gives its core away and gets one
+/// when it is woken.
 template <class Done>
-bool spin_until(Done&& done, std::int64_t limit_ns, std::int64_t rude_limit_ns = kRudeNs) {
+bool spin_until(Done&& done, std::int64_t limit_ns, std::int64_t taken_limit_ns) {
   constexpr int kLooksPerClock = 32;
   if (done()) return true;
   if (limit_ns <= 0) return false;
@@ -100,12 +115,17 @@ bool spin_until(Done&& done, std::int64_t limit_ns, std::int64_t rude_limit_ns =
     const std::int64_t elapsed = now - start;
     if (elapsed > limit_ns) return false;
     if (elapsed <= kRudeNs) continue;
-    if (!CoreOffer::refused(now)) {
-      CoreOffer::make(now);
-    } else if (elapsed > rude_limit_ns) {
+    if (!CoreOffers::taken(now)) {
+      CoreOffers::make(now);
+    } else if (elapsed > taken_limit_ns) {
       return false;
     }
   }
+}
+
+template <class Done>
+bool spin_until(Done&& done, std::int64_t limit_ns) {
+  return spin_until(std::forward<Done>(done), limit_ns, limit_ns / kSpinHaste);
 }
 
 }  // namespace loom

@@ -33,10 +33,6 @@ constexpr std::int64_t kMaxHelperSpinNs = 10'000;
 // scheduled, and once it has run some. A host that went to sleep between two grids would leave its
 // processor to nobody, since the system is slow to move a helper there that was woken elsewhere.
 constexpr std::int64_t kHostPatience = 4, kHelpingHostPatience = 20;
-// Where others want its processor (CoreOffer) the host waits for a grid so many times less than its
-// limit: the publisher may be behind it in the line. (Beside a busy process on one of two
-// processors one wait in a hundred took 130 us without this, and takes 17 with it.)
-constexpr std::int64_t kBusyHostHaste = 10;
 // A helper on its publisher's processor goes elsewhere if a host waits, which then needs none.
 // Otherwise it would be in the host's way: it rests so long before it looks where it is. So often
 // for one grid; then it helps, as the publisher may be asleep. A rest that every grid ended would
@@ -302,10 +298,9 @@ void Cores::State::idle(std::uint32_t seen) noexcept {
   const bool changed =
       spin_until([&] { return signal.load(std::memory_order_relaxed) != seen; }, helper_spin_ns);
   if (!changed) {
-    // It yields after some microseconds: to another thread's time slice, if there is one; or it
-    // knows that there is one, and is back sooner.
+    // It yields after some microseconds: to another thread's time slice, if there is one.
     const std::int64_t end = now_ns();
-    const bool calm = end - start >= helper_spin_ns && end - start < kCalmSpins * helper_spin_ns;
+    const bool calm = !CoreOffers::taken(end) && end - start < kCalmSpins * helper_spin_ns;
     calm_cpu.store(::sched_getcpu(), std::memory_order_relaxed);
     calm_ns.store(calm ? end : 0, std::memory_order_relaxed);
     sleepers.fetch_add(1, std::memory_order_seq_cst);
@@ -404,7 +399,10 @@ bool Cores::help_until_erased(DoneFunction done, const void* context, std::int64
       result = is_done();
       return result || state.signal.load(std::memory_order_relaxed) != seen;
     };
-    if (!spin_until(changed, deadline - now_ns(), limit_ns / kBusyHostHaste)) break;
+    // Where others want its processor it does not stay for its patience: the publisher may be
+    // behind it in the line. (Beside a busy process on one of two processors, one wait in a hundred
+    // took 130 us when it did, and takes 17.)
+    if (!spin_until(changed, deadline - now_ns(), limit_ns / kSpinHaste)) break;
     if (!result && now_ns() > deadline) break;
   }
   state.hosts.fetch_sub(1, std::memory_order_relaxed);

@@ -263,6 +263,10 @@ void Queue::leave_host() noexcept {
   if (processors.move_to(cpu)) processors.restore();
 }
 
+void Queue::favour_submitter() const noexcept {
+  if (submitter_cpu_.load(std::memory_order_relaxed) == ::sched_getcpu()) CoreOffers::forgive();
+}
+
 // Returns false when the worker is to stop. A stop wakes through worker_state_ like a command.
 bool Queue::await_command(std::uint64_t done) {
   const auto ready = [&] {
@@ -270,10 +274,7 @@ bool Queue::await_command(std::uint64_t done) {
            stop_.load(std::memory_order_seq_cst);
   };
   if (!ready()) leave_host();
-  if (spin_until(ready, spin_ns_)) {
-    // On one core with the worker, who submits is to have it for as long as there is more to come.
-    if (submitter_cpu_.load(std::memory_order_relaxed) == ::sched_getcpu()) CoreOffer::forgive();
-  } else {
+  if (!spin_until(ready, spin_ns_)) {
     for (;;) {
       worker_state_.store(kSleeping, std::memory_order_seq_cst);
       if (ready()) break;
@@ -282,6 +283,7 @@ bool Queue::await_command(std::uint64_t done) {
     // Relaxed: a producer that still sees kSleeping makes a wake that nobody needs.
     worker_state_.store(kAwake, std::memory_order_relaxed);
   }
+  favour_submitter();
   return !stopping();
 }
 

@@ -164,6 +164,10 @@ class LOOM_API Queue {
   /// The queue whose worker the calling thread is, or null.
   [[nodiscard]] static Queue* current() noexcept;
 
+  /// On the worker: lets the thread that submits have the core that both are on, for as long as it
+  /// has more to come. Asleep, the worker would be woken for every command, and take the core.
+  void favour_submitter() const noexcept;
+
   /// How many times, in this process, a host thread has had to wait: calls of synchronize() of a
   /// queue, event or device (one for each queue), of Timeline::wait() and of a blocking submit(),
   /// by a thread that is not loom's, for work that had not yet finished.

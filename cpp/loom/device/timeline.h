@@ -38,9 +38,9 @@ class LOOM_API Timeline {
   }
 
   /// Returns once `position` is reached, or when the process exits: runs blocks (cores.h) and
-  /// spins for some times options().spin_ns, then sleeps, inside the wait wrapper. Requires: no
-  /// lock of loom's is held. Throws: loom::Error in a forked child, if not yet reached: nobody
-  /// would ever advance.
+  /// spins for some times options().spin_ns (less where others want the core), then sleeps, inside
+  /// the wait wrapper. Requires: no lock of loom's is held. Throws: loom::Error in a forked child,
+  /// if not yet reached: nobody would ever advance.
   void wait(std::uint64_t position) const;
 
   /// As wait(), but returns as well once `stop` is set and interrupt() has been called after that.
