@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/device/processors.h"
 
+#include "loom/base/futex.h"
 #include "loom/device/cores.h"
 #include "loom/device/queue.h"
 
@@ -179,6 +180,31 @@ TEST(CoresPlacementTest, ThreadsOfOneProcessorMeetInAGrid) {
   EXPECT_EQ(helpers_processor(cores, cpu), cpu);
   const Cores::HostWait wait(cores);
   EXPECT_EQ(helpers_processor(cores, cpu), cpu);
+}
+
+TEST(QueuePlacementTest, AWorkerGoesOnOfferingItsCoreToTheThreadThatSubmitsThere) {
+  on_own_thread([] {
+    const int cpu = allowed()[0];
+    bind_to(cpu);
+    std::atomic<bool> stop{false}, taken{false}, still_taken{true};
+    Cores cores(1, {cpu});
+    Queue queue({0, 0, 0}, cores);
+    {
+      std::jthread greedy([&] {
+        while (!stop.load(std::memory_order_relaxed)) cpu_relax();
+      });
+      queue.submit("offer", [&] {
+        spin_until([] { return false; }, 60'000'000'000, 0);
+        taken = CoreOffers::taken(0);
+      });
+      queue.synchronize();
+      stop = true;
+    }
+    queue.submit("look", [&] { still_taken = CoreOffers::taken(0); });
+    queue.synchronize();
+    EXPECT_TRUE(taken);
+    EXPECT_FALSE(still_taken);
+  });
 }
 
 }  // namespace

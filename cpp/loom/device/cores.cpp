@@ -303,7 +303,7 @@ void Cores::State::idle(std::uint32_t seen) noexcept {
   if (!changed) {
     // It yields after some microseconds: to another thread's time slice, if there is one.
     const std::int64_t end = now_ns();
-    const bool calm = !CoreOffers::taken(end) && end - start < kCalmSpins * helper_spin_ns;
+    const bool calm = end - start < kCalmSpins * helper_spin_ns;
     calm_cpu.store(::sched_getcpu(), std::memory_order_relaxed);
     calm_ns.store(calm ? end : 0, std::memory_order_relaxed);
     sleepers.fetch_add(1, std::memory_order_seq_cst);
