@@ -207,5 +207,62 @@ TEST(QueuePlacementTest, AWorkerGoesOnOfferingItsCoreToTheThreadThatSubmitsThere
   });
 }
 
+/// Runs `block` on the helper of two cores, while the caller waits in a block of its own.
+template <class Block>
+void run_on_helper(Cores& cores, Block&& block) {
+  const auto caller = std::this_thread::get_id();
+  std::latch both(2);
+  cores.run(2, [&](std::int64_t) {
+    both.arrive_and_wait();
+    if (std::this_thread::get_id() != caller) block();
+  });
+}
+
+/// Makes the helper offer its processor `cpu` until somebody keeps it for long.
+void have_core_taken(Cores& cores, int cpu) {
+  std::atomic<bool> stop{false};
+  std::jthread greedy([&] {
+    bind_to(cpu);
+    while (!stop.load(std::memory_order_relaxed)) cpu_relax();
+  });
+  run_on_helper(cores, [] {
+    spin_until([] { return false; }, 60'000'000'000, 0);
+    EXPECT_TRUE(CoreOffers::taken(0));
+  });
+  stop = true;
+}
+
+TEST(CoresPlacementTest, AHelperOffersACoreThatAStrangerTookNoMore) {
+  const std::vector<int> cpus = allowed();
+  if (cpus.size() < 2) GTEST_SKIP() << "one processor";
+  on_own_thread([&] {
+    bind_to(cpus[0]);
+    Cores cores(2, {cpus[1]});
+    cores.note_submitter();
+    have_core_taken(cores, cpus[1]);
+    bool still_taken = false;
+    run_on_helper(cores, [&] { still_taken = CoreOffers::taken(0); });
+    EXPECT_TRUE(still_taken);
+  });
+}
+
+TEST(CoresPlacementTest, AHelperGoesOnOfferingItsCoreToTheThreadThatSubmitsThere) {
+  const std::vector<int> cpus = allowed();
+  if (cpus.size() < 2) GTEST_SKIP() << "one processor";
+  on_own_thread([&] {
+    Cores cores(2, {cpus[1]});
+    bind_to(cpus[1]);
+    cores.note_submitter();
+    bind_to(cpus[0]);
+    have_core_taken(cores, cpus[1]);
+    const auto give_up = std::chrono::steady_clock::now() + kPatience;
+    bool taken = true;
+    while (taken && std::chrono::steady_clock::now() < give_up) {
+      run_on_helper(cores, [&] { taken = CoreOffers::taken(0); });
+    }
+    EXPECT_FALSE(taken);
+  });
+}
+
 }  // namespace
 }  // namespace loom

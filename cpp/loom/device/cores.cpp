@@ -75,11 +75,14 @@ struct Cores::State {
   // Where one of them looked last; a hint, too. On the publisher's processor it looks in vain: the
   // publisher runs, and the system leaves both there for milliseconds beside an idle processor.
   std::atomic<int> host_cpu{-1};
-  std::atomic<int> waiting{0};  // all hosts that wait; another hint
+  std::atomic<int> waiting{0};         // all hosts that wait; another hint
+  std::atomic<int> publisher_cpu{-1};  // where the last grid was published: another
   // When and where a helper last spun to the end on a processor that nobody else wanted: two hints.
   std::atomic<std::int64_t> calm_ns{0};
   std::atomic<int> calm_cpu{-1};
-  std::atomic<bool> stop{false};
+  // Where work was submitted last: a hint that costs who submits no line that others write.
+  alignas(64) std::atomic<int> submitter_cpu{-1};
+  alignas(64) std::atomic<bool> stop{false};
   std::int64_t worker_spin_ns = 0;
   std::int64_t helper_spin_ns = 0;
   int cores = 1;    // what shares are made for; never changes
@@ -104,7 +107,8 @@ struct Cores::State {
   bool run_blocks(int index, int rank, std::uint32_t seen, Enough enough);
   int best_open_slot(RunBy by) const noexcept;
   bool wants_processor() noexcept;
-  void note_host() noexcept;
+  static void note_processor(std::atomic<int>& where) noexcept;
+  void favour_own() const noexcept;
   void idle(std::uint32_t seen) noexcept;
 };
 
@@ -149,6 +153,7 @@ void Cores::State::publish(int index, std::int64_t blocks, BlockFunction functio
   slot.for_all.store(for_all, std::memory_order_relaxed);
   const int cpu = ::sched_getcpu();
   slot.cpu.store(cpu, std::memory_order_relaxed);
+  publisher_cpu.store(cpu, std::memory_order_relaxed);
   if (by == RunBy::kAny) slot.float_mode = FloatMode::current();
   slot.entered.fetch_and(~Slot::kClosed, std::memory_order_release);
   open.fetch_or(std::uint64_t{1} << index, std::memory_order_relaxed);
@@ -284,20 +289,25 @@ bool Cores::State::run_blocks(int index, int rank, std::uint32_t seen, Enough en
   }
 }
 
-void Cores::State::note_host() noexcept {
+void Cores::State::note_processor(std::atomic<int>& where) noexcept {
   const int cpu = ::sched_getcpu();
   // Looks alone leave the line to those who share it.
-  if (host_cpu.load(std::memory_order_relaxed) != cpu) {
-    host_cpu.store(cpu, std::memory_order_relaxed);
+  if (where.load(std::memory_order_relaxed) != cpu) where.store(cpu, std::memory_order_relaxed);
+}
+
+// A helper on the core of the host or of a publisher goes on offering it: asleep it had to be woken
+// for every grid (on a quiet host chains over 100000 elements took 1.1 times as long).
+void Cores::State::favour_own() const noexcept {
+  const int cpu = ::sched_getcpu();
+  for (const std::atomic<int>* own : {&submitter_cpu, &publisher_cpu, &host_cpu}) {
+    if (own->load(std::memory_order_relaxed) == cpu) CoreOffers::forgive();
   }
 }
 
 void Cores::State::idle(std::uint32_t seen) noexcept {
   spinners.fetch_add(1, std::memory_order_relaxed);
   const std::int64_t start = now_ns();
-  // It is mostly the host or a publisher that takes a helper's core. A helper that slept at once
-  // then had to be woken for every grid (chains over 100000 elements took 1.2 times as long).
-  CoreOffers::forgive();
+  favour_own();
   const bool changed =
       spin_until([&] { return signal.load(std::memory_order_relaxed) != seen; }, helper_spin_ns);
   if (!changed) {
@@ -364,6 +374,14 @@ Cores::HostWait::HostWait(Cores& cores) noexcept : cores_(cores) {
 }
 Cores::HostWait::~HostWait() { cores_.state_->waiting.fetch_sub(1, std::memory_order_relaxed); }
 
+void Cores::note_submitter() noexcept { State::note_processor(state_->submitter_cpu); }
+
+void Cores::favour_submitter() const noexcept {
+  if (state_->submitter_cpu.load(std::memory_order_relaxed) == ::sched_getcpu()) {
+    CoreOffers::forgive();
+  }
+}
+
 int Cores::calmer_processor() const noexcept {
   if (state_->hosts.load(std::memory_order_relaxed) == 0) return -1;
   const int cpu = ::sched_getcpu();
@@ -388,7 +406,7 @@ bool Cores::help_until_erased(DoneFunction done, const void* context, std::int64
     const State::Found found = state.help_as_host(seen, is_done);
     if (found == State::Found::kBlocks) {
       deadline = now_ns() + kHelpingHostPatience * limit_ns;
-      state.note_host();
+      state.note_processor(state.host_cpu);
     }
     if (found == State::Found::kOccupied) break;
     if (found != State::Found::kNothing) {
@@ -398,7 +416,7 @@ bool Cores::help_until_erased(DoneFunction done, const void* context, std::int64
     }
     if (state.wants_processor()) break;
     const auto changed = [&] {
-      state.note_host();
+      state.note_processor(state.host_cpu);
       result = is_done();
       return result || state.signal.load(std::memory_order_relaxed) != seen;
     };

@@ -64,6 +64,13 @@ class LOOM_API Cores {
     Cores& cores_;
   };
 
+  /// A hint for favour_submitter(): the calling thread submits work for these cores.
+  void note_submitter() noexcept;
+
+  /// On a worker: lets the thread that submits have the core that both are on, for as long as it
+  /// has more to come. Asleep, the worker would be woken for every command, and take the core.
+  void favour_submitter() const noexcept;
+
   /// A hint for a worker that has nothing to do: another processor, which nobody else wanted when a
   /// helper was there just now, if a host thread that waits looks for blocks on the caller's; else
   /// -1.

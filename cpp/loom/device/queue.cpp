@@ -263,10 +263,6 @@ void Queue::leave_host() noexcept {
   if (processors.move_to(cpu)) processors.restore();
 }
 
-void Queue::favour_submitter() const noexcept {
-  if (submitter_cpu_.load(std::memory_order_relaxed) == ::sched_getcpu()) CoreOffers::forgive();
-}
-
 // Returns false when the worker is to stop. A stop wakes through worker_state_ like a command.
 bool Queue::await_command(std::uint64_t done) {
   const auto ready = [&] {
@@ -283,7 +279,7 @@ bool Queue::await_command(std::uint64_t done) {
     // Relaxed: a producer that still sees kSleeping makes a wake that nobody needs.
     worker_state_.store(kAwake, std::memory_order_relaxed);
   }
-  favour_submitter();
+  cores_.favour_submitter();
   return !stopping();
 }
 

@@ -13,6 +13,7 @@
 #include "loom/base/mutex.h"
 #include "loom/device/command_buffer.h"
 #include "loom/device/command_graph.h"
+#include "loom/device/cores.h"
 #include "loom/device/open_command.h"
 #include "loom/device/thread.h"
 #include "loom/device/timeline.h"
@@ -21,14 +22,11 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
-#include <sched.h>
 #include <string>
 #include <string_view>
 #include <utility>
 
 namespace loom {
-
-class Cores;
 
 /// What names a queue among all queues of the process.
 struct QueueId {
@@ -164,10 +162,6 @@ class LOOM_API Queue {
   /// The queue whose worker the calling thread is, or null.
   [[nodiscard]] static Queue* current() noexcept;
 
-  /// On the worker: lets the thread that submits have the core that both are on, for as long as it
-  /// has more to come. Asleep, the worker would be woken for every command, and take the core.
-  void favour_submitter() const noexcept;
-
   /// How many times, in this process, a host thread has had to wait: calls of synchronize() of a
   /// queue, event or device (one for each queue), of Timeline::wait() and of a blocking submit(),
   /// by a thread that is not loom's, for work that had not yet finished.
@@ -233,7 +227,6 @@ class LOOM_API Queue {
   // reads submitted_; so one of them sees the other and no wake is missed.
   std::atomic<std::uint64_t> submitted_{0};
   std::atomic<std::uint32_t> worker_state_{kAwake};  ///< a WorkerState; the worker's futex
-  std::atomic<int> submitter_cpu_{-1};               ///< of the last command; a hint: relaxed
   std::int64_t moved_ns_ = 0;                        ///< when the worker left a host; its own
 
   alignas(64) Timeline timeline_;
@@ -290,7 +283,7 @@ std::uint64_t Queue::enqueue(const char* name, Callable&& callable, OpenCommand*
       abandon_launch(record);
       throw;
     }
-    submitter_cpu_.store(::sched_getcpu(), std::memory_order_relaxed);
+    cores_.note_submitter();
     position = submitted_.load(std::memory_order_relaxed) + 1;
     submitted_.store(position, std::memory_order_seq_cst);
   }

@@ -167,7 +167,7 @@ class RunPrograms {
   void await_close(Queue& queue) const {
     ProgramSet& set = *set_;
     for (std::uint32_t seen = set.appended(); !set.closed(); seen = set.appended()) {
-      queue.favour_submitter();
+      queue.cores().favour_submitter();
       // A program is closed no sooner because somebody else wants this core.
       const std::int64_t patience = patience_ns(set);
       if (spin_until([&] { return set.closed(); }, patience, patience)) return;
