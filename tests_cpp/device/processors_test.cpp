@@ -11,8 +11,11 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <fstream>
 #include <latch>
+#include <string>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 namespace loom {
@@ -230,6 +233,51 @@ void have_core_taken(Cores& cores, int cpu) {
     EXPECT_TRUE(CoreOffers::taken(0));
   });
   stop = true;
+}
+
+/// The processor that the thread is on, or was on before it fell asleep.
+int processor_of(pid_t thread) {
+  std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/stat");
+  std::string word;
+  std::getline(file, word, ')');              // its name may have spaces
+  constexpr int kField = 39, kNameField = 2;  // proc(5)
+  for (int field = kNameField; field < kField; ++field) file >> word;
+  return std::stoi(word);
+}
+
+// Grids so short that the helper never sees one from behind the publisher.
+TEST(CoresPlacementTest, AHelperThatIsTooLateBehindThePublisherGoesToAnotherProcessor) {
+  const std::vector<int> cpus = allowed();
+  if (cpus.size() != 2) GTEST_SKIP() << "not two processors";
+  Cores cores(2, cpus);
+  std::atomic<bool> stop{false};
+  // Otherwise the system would move the helper.
+  std::jthread greedy([&] {
+    bind_to(cpus[1]);
+    while (!stop.load(std::memory_order_relaxed)) cpu_relax();
+  });
+  constexpr int kRounds = 20, kGrids = 200;
+  int behind = 0;
+  on_own_thread([&] {
+    bind_to(cpus[0]);
+    for (int round = 0; round < kRounds; ++round) {
+      pid_t helper = 0;
+      run_on_helper(cores, [&] {
+        helper = gettid();
+        Processors processors;
+        EXPECT_TRUE(processors.move_to(cpus[0]));
+        processors.restore();
+      });
+      const Cores::HostWait wait(cores);
+      for (int grid = 0; grid < kGrids; ++grid) {
+        cores.run(2, [](std::int64_t) {});
+        std::this_thread::yield();
+      }
+      behind += processor_of(helper) == cpus[0] ? 1 : 0;
+    }
+  });
+  stop = true;
+  EXPECT_LT(behind, kRounds / 2);
 }
 
 TEST(CoresPlacementTest, AHelperOffersACoreThatAStrangerTookNoMore) {

@@ -109,6 +109,7 @@ struct Cores::State {
   bool wants_processor() noexcept;
   static void note_processor(std::atomic<int>& where) noexcept;
   void favour_own() const noexcept;
+  bool behind_publisher() const noexcept;
   void idle(std::uint32_t seen) noexcept;
 };
 
@@ -195,10 +196,14 @@ void Cores::State::help(int rank) {
     if (stop.load(std::memory_order_relaxed)) return;
     const bool host_waits = waiting.load(std::memory_order_relaxed) > 0;
     if (processors.restricted() && !host_waits) processors.restore();
-    rests = seen == std::exchange(before, seen) ? rests : 0;
+    const bool published = seen != std::exchange(before, seen);
+    if (published) rests = 0;
     int cpu = -1;
     const Found found = help_once(rank, seen, rests < kMostRests, &cpu);
-    if (found == Found::kNothing) idle(seen);
+    if (found == Found::kNothing) {
+      if (published && host_waits && behind_publisher()) (void)processors.avoid(::sched_getcpu());
+      idle(seen);
+    }
     if (found == Found::kOccupied) {
       ++rests;
       if (!host_waits || !processors.avoid(cpu)) std::this_thread::sleep_for(kRest);
@@ -293,6 +298,15 @@ void Cores::State::note_processor(std::atomic<int>& where) noexcept {
   const int cpu = ::sched_getcpu();
   // Looks alone leave the line to those who share it.
   if (where.load(std::memory_order_relaxed) != cpu) where.store(cpu, std::memory_order_relaxed);
+}
+
+// Whether the caller comes too late for grids because their publisher has its core, and no host
+// looks for blocks on another.
+bool Cores::State::behind_publisher() const noexcept {
+  const int cpu = ::sched_getcpu();
+  if (publisher_cpu.load(std::memory_order_relaxed) != cpu) return false;
+  return hosts.load(std::memory_order_relaxed) == 0 ||
+         host_cpu.load(std::memory_order_relaxed) == cpu;
 }
 
 // A helper on the core of the host or of a publisher goes on offering it: asleep it had to be woken
