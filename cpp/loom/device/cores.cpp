@@ -8,6 +8,7 @@
 #include "loom/device/grid_slot.h"
 #include "loom/device/processors.h"
 #include "loom/device/thread.h"
+#include "loom/device/whereabouts.h"
 
 #include <algorithm>
 #include <array>
@@ -40,8 +41,8 @@ constexpr std::int64_t kHostPatience = 4, kHelpingHostPatience = 20;
 constexpr std::chrono::microseconds kRest{250};
 constexpr int kMostRests = 3;
 // Nobody else wants the processor of a helper whose spin took less than so many times what it
-// should; that counts for so long.
-constexpr std::int64_t kCalmSpins = 3, kCalmNs = 1'000'000;
+// should.
+constexpr std::int64_t kCalmSpins = 3;
 // Each thread that is woken wakes more in turn, so that publishing stays cheap.
 constexpr int kWakesAtOnce = 2;
 
@@ -71,17 +72,9 @@ struct Cores::State {
   std::atomic<std::uint32_t> signal{0};
   std::atomic<int> sleepers{0};
   std::atomic<int> spinners{0};
-  std::atomic<int> hosts{0};  // that wait and look for blocks; a hint like `spinners`
-  // Where one of them looked last; a hint, too. On the publisher's processor it looks in vain: the
-  // publisher runs, and the system leaves both there for milliseconds beside an idle processor.
-  std::atomic<int> host_cpu{-1};
-  std::atomic<int> waiting{0};         // all hosts that wait; another hint
-  std::atomic<int> publisher_cpu{-1};  // where the last grid was published: another
-  // When and where a helper last spun to the end on a processor that nobody else wanted: two hints.
-  std::atomic<std::int64_t> calm_ns{0};
-  std::atomic<int> calm_cpu{-1};
-  // Where work was submitted last: a hint that costs who submits no line that others write.
-  alignas(64) std::atomic<int> submitter_cpu{-1};
+  std::atomic<int> hosts{0};    // that wait and look for blocks; a hint like `spinners`
+  std::atomic<int> waiting{0};  // all hosts that wait; another hint
+  detail::Whereabouts where;
   alignas(64) std::atomic<bool> stop{false};
   std::int64_t worker_spin_ns = 0;
   std::int64_t helper_spin_ns = 0;
@@ -107,7 +100,6 @@ struct Cores::State {
   bool run_blocks(int index, int rank, std::uint32_t seen, Enough enough);
   int best_open_slot(RunBy by) const noexcept;
   bool wants_processor() noexcept;
-  static void note_processor(std::atomic<int>& where) noexcept;
   void favour_own() const noexcept;
   bool behind_publisher() const noexcept;
   void idle(std::uint32_t seen) noexcept;
@@ -154,7 +146,7 @@ void Cores::State::publish(int index, std::int64_t blocks, BlockFunction functio
   slot.for_all.store(for_all, std::memory_order_relaxed);
   const int cpu = ::sched_getcpu();
   slot.cpu.store(cpu, std::memory_order_relaxed);
-  publisher_cpu.store(cpu, std::memory_order_relaxed);
+  where.note_publisher(cpu);
   if (by == RunBy::kAny) slot.float_mode = FloatMode::current();
   slot.entered.fetch_and(~Slot::kClosed, std::memory_order_release);
   open.fetch_or(std::uint64_t{1} << index, std::memory_order_relaxed);
@@ -165,7 +157,7 @@ void Cores::State::publish(int index, std::int64_t blocks, BlockFunction functio
   // A host that is looking runs blocks itself, or wakes a helper in its place; if it has just
   // stopped looking, the publisher is alone with this grid.
   if (by == RunBy::kAny || for_all) {
-    const bool beside = host_cpu.load(std::memory_order_relaxed) == cpu;
+    const bool beside = where.host_on(cpu);
     useful -= std::max(hosts.load(std::memory_order_relaxed) - static_cast<int>(beside), 0);
   }
   wake(useful);
@@ -294,27 +286,20 @@ bool Cores::State::run_blocks(int index, int rank, std::uint32_t seen, Enough en
   }
 }
 
-void Cores::State::note_processor(std::atomic<int>& where) noexcept {
-  const int cpu = ::sched_getcpu();
-  // Looks alone leave the line to those who share it.
-  if (where.load(std::memory_order_relaxed) != cpu) where.store(cpu, std::memory_order_relaxed);
-}
-
 // Whether the caller comes too late for grids because their publisher has its core, and no host
 // looks for blocks on another.
 bool Cores::State::behind_publisher() const noexcept {
   const int cpu = ::sched_getcpu();
-  if (publisher_cpu.load(std::memory_order_relaxed) != cpu) return false;
-  return hosts.load(std::memory_order_relaxed) == 0 ||
-         host_cpu.load(std::memory_order_relaxed) == cpu;
+  if (!where.publisher_on(cpu)) return false;
+  return hosts.load(std::memory_order_relaxed) == 0 || where.host_on(cpu);
 }
 
 // A helper on the core of the host or of a publisher goes on offering it: asleep it had to be woken
 // for every grid (on a quiet host chains over 100000 elements took 1.1 times as long).
 void Cores::State::favour_own() const noexcept {
   const int cpu = ::sched_getcpu();
-  for (const std::atomic<int>* own : {&submitter_cpu, &publisher_cpu, &host_cpu}) {
-    if (own->load(std::memory_order_relaxed) == cpu) CoreOffers::forgive();
+  if (where.submitter_on(cpu) || where.publisher_on(cpu) || where.host_on(cpu)) {
+    CoreOffers::forgive();
   }
 }
 
@@ -327,9 +312,7 @@ void Cores::State::idle(std::uint32_t seen) noexcept {
   if (!changed) {
     // It yields after some microseconds: to another thread's time slice, if there is one.
     const std::int64_t end = now_ns();
-    const bool calm = end - start < kCalmSpins * helper_spin_ns;
-    calm_cpu.store(::sched_getcpu(), std::memory_order_relaxed);
-    calm_ns.store(calm ? end : 0, std::memory_order_relaxed);
+    where.note_spin(end, end - start < kCalmSpins * helper_spin_ns);
     sleepers.fetch_add(1, std::memory_order_seq_cst);
   }
   spinners.fetch_sub(1, std::memory_order_relaxed);
@@ -388,20 +371,17 @@ Cores::HostWait::HostWait(Cores& cores) noexcept : cores_(cores) {
 }
 Cores::HostWait::~HostWait() { cores_.state_->waiting.fetch_sub(1, std::memory_order_relaxed); }
 
-void Cores::note_submitter() noexcept { State::note_processor(state_->submitter_cpu); }
+void Cores::note_submitter() noexcept { state_->where.note_submitter(); }
 
 void Cores::favour_submitter() const noexcept {
-  if (state_->submitter_cpu.load(std::memory_order_relaxed) == ::sched_getcpu()) {
-    CoreOffers::forgive();
-  }
+  if (state_->where.submitter_on(::sched_getcpu())) CoreOffers::forgive();
 }
 
 int Cores::calmer_processor() const noexcept {
   if (state_->hosts.load(std::memory_order_relaxed) == 0) return -1;
   const int cpu = ::sched_getcpu();
-  if (state_->host_cpu.load(std::memory_order_relaxed) != cpu) return -1;
-  if (now_ns() - state_->calm_ns.load(std::memory_order_relaxed) > kCalmNs) return -1;
-  const int calm = state_->calm_cpu.load(std::memory_order_relaxed);
+  if (!state_->where.host_on(cpu)) return -1;
+  const int calm = state_->where.calm();
   return calm == cpu ? -1 : calm;
 }
 
@@ -420,7 +400,7 @@ bool Cores::help_until_erased(DoneFunction done, const void* context, std::int64
     const State::Found found = state.help_as_host(seen, is_done);
     if (found == State::Found::kBlocks) {
       deadline = now_ns() + kHelpingHostPatience * limit_ns;
-      state.note_processor(state.host_cpu);
+      state.where.note_host();
     }
     if (found == State::Found::kOccupied) break;
     if (found != State::Found::kNothing) {
@@ -430,7 +410,7 @@ bool Cores::help_until_erased(DoneFunction done, const void* context, std::int64
     }
     if (state.wants_processor()) break;
     const auto changed = [&] {
-      state.note_processor(state.host_cpu);
+      state.where.note_host();
       result = is_done();
       return result || state.signal.load(std::memory_order_relaxed) != seen;
     };
