@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include "support/child.h"
+#include "support/queues.h"
 #include "support/stress.h"
 #include "support/threads.h"
+#include <sys/resource.h>
 #include <thread>
 
 namespace loom {
@@ -89,6 +91,30 @@ TEST(TimelineTest, HostWaitsCountsOnlyThoseThatHadToWait) {
   timeline.advance(2);
   waiter.join();
   EXPECT_EQ(Timeline::host_waits(), before + 1);
+}
+
+/// How often the calling thread has gone to sleep.
+long sleeps() {
+  rusage usage{};
+  EXPECT_EQ(getrusage(RUSAGE_THREAD, &usage), 0);
+  return usage.ru_nvcsw;
+}
+
+TEST(TimelineTest, AWaitLeavesNothingBehindThatWakesTheNextOneTooSoon) {
+  Timeline timeline;
+  long slept = 0;
+  std::jthread waiter([&] {
+    timeline.wait(1);
+    const long before = sleeps();
+    timeline.wait(3);
+    slept = sleeps() - before;
+  });
+  for (std::uint64_t position = 1; position <= 3; ++position) {
+    testing::wait_until_others_sleep();
+    timeline.advance(position);
+  }
+  waiter.join();
+  EXPECT_EQ(slept, 1);
 }
 
 /// Four waiters step through positions that one thread advances; every step may sleep.

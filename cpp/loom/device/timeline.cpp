@@ -76,6 +76,8 @@ void Timeline::sleep_until(std::uint64_t position, const std::atomic<bool>* stop
   // earlier advance() that took this waiter's wake_at_ away has changed generation_ as well.
   for (;;) {
     const std::uint32_t generation = generation_.load(std::memory_order_acquire);
+    // What is done is not registered: the next advance() would wake whoever sleeps then.
+    if (finished()) return;
     std::uint64_t lowest = wake_at_.load(std::memory_order_seq_cst);
     while (position < lowest &&
            !wake_at_.compare_exchange_weak(lowest, position, std::memory_order_seq_cst)) {
