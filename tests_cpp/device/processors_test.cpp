@@ -256,7 +256,7 @@ TEST(CoresPlacementTest, AHelperThatIsTooLateBehindThePublisherGoesToAnotherProc
     bind_to(cpus[1]);
     while (!stop.load(std::memory_order_relaxed)) cpu_relax();
   });
-  constexpr int kRounds = 20, kGrids = 200;
+  constexpr int kRounds = 10, kGrids = 100;
   int behind = 0;
   on_own_thread([&] {
     bind_to(cpus[0]);
