@@ -248,8 +248,8 @@ int processor_of(pid_t thread) {
 // Grids so short that the helper never sees one from behind the publisher.
 TEST(CoresPlacementTest, AHelperThatIsTooLateBehindThePublisherGoesToAnotherProcessor) {
   const std::vector<int> cpus = allowed();
-  if (cpus.size() != 2) GTEST_SKIP() << "not two processors";
-  Cores cores(2, cpus);
+  if (cpus.size() < 2) GTEST_SKIP() << "one processor";
+  Cores cores(2, {cpus[0], cpus[1]});
   std::atomic<bool> stop{false};
   // Otherwise the system would move the helper.
   std::jthread greedy([&] {

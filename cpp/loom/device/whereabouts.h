@@ -20,8 +20,7 @@ class Whereabouts {
   /// The calling thread, on `cpu`, publishes a grid.
   void note_publisher(int cpu) noexcept { note(publisher_, cpu); }
   /// The calling thread is a host that looks for blocks. On the publisher's processor it does so in
-  /// vain: the publisher runs, and the system leaves both there for milliseconds beside an idle
-  /// one.
+  /// vain: the publisher runs, and the system leaves both there for milliseconds.
   void note_host() noexcept { note(host_, ::sched_getcpu()); }
   /// The calling thread has spun to the end of its time; `calm`: nobody else wanted its processor.
   void note_spin(std::int64_t now, bool calm) noexcept {
