@@ -73,14 +73,14 @@ def _register() -> str:
         from torch.utils import backend_registration
 
         backend_registration.rename_privateuse1_backend("loom")
-        from . import _libraries, _patches, loom
+        from . import _patches, integrations, loom
 
         torch._register_device_module("loom", loom)  # type: ignore[no-untyped-call]
         for name in ("amp", "graphs", "memory", "random", "streams"):
             sys.modules[f"torch.loom.{name}"] = getattr(loom, name)
         backend_registration.generate_methods_for_privateuse1_backend(for_storage=True)
         _patches.apply()
-        _libraries.apply()
+        integrations.apply()
         # Registered early, and so run after the handlers that programs register.
         atexit.register(loom._at_exit)
         _registered = True

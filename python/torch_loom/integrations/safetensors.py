@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-__all__ = ["register"]
+__all__ = ["patch"]
 
 
-def register(module: Any) -> None:
+def patch(module: Any) -> None:
     """Let ``safetensors.safe_open`` take loom devices."""
     original = module.safe_open
 

@@ -18,7 +18,7 @@ from lightning.pytorch.accelerators import Accelerator, AcceleratorRegistry
 from lightning.pytorch.plugins import MixedPrecision
 from lightning.pytorch.strategies import SingleDeviceStrategy
 
-__all__ = ["LoomAccelerator", "register"]
+__all__ = ["LoomAccelerator", "patch"]
 
 
 class LoomAccelerator(Accelerator):
@@ -72,7 +72,7 @@ class LoomAccelerator(Accelerator):
         return statistics
 
 
-def register(connector: Any) -> None:
+def patch(connector: Any) -> None:
     """Put loom into the registries of the Trainer and of Fabric, and into their choices."""
     for registry in (AcceleratorRegistry, ACCELERATOR_REGISTRY):
         registry.register("loom", LoomAccelerator, description="the host's cores", override=True)

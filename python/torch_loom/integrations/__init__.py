@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Libraries that choose among devices by name, and are told of loom as they are imported.
+
+``torch.accelerator`` says which device there is, but these libraries go through lists of their own
+and end at the cpu. Each patch changes that end only: what the user asks for comes first, and a
+program in which loom is not torch's accelerator goes its usual way. A program that imports none of
+them pays nothing: a file of this package is loaded when its library is imported, never before.
+"""
+
+from . import import_hook
+
+__all__ = ["apply"]
+
+# The module whose import is waited for, and the function of which file here patches it.
+_PATCHES = {
+    "safetensors": "safetensors:patch",
+    "accelerate.state": "accelerate:patch_state",
+    "transformers.training_args": "transformers:patch_training_args",
+    "transformers.pipelines.base": "transformers:patch_pipelines",
+    "lightning.pytorch.trainer.connectors.accelerator_connector": "lightning:patch",
+}
+
+
+def apply() -> None:
+    """Patch the libraries that are there, and the others when they come. Call once."""
+    import_hook.install(_PATCHES)
