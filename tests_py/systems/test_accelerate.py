@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 accelerate = pytest.importorskip("accelerate")
+psutil = pytest.importorskip("psutil")  # of accelerate
 
 pytestmark = pytest.mark.slow
 
@@ -117,10 +118,24 @@ def test_training_in_mixed_precision():
     torch.testing.assert_close(losses.cpu(), expected, rtol=0.05, atol=0.03)
 
 
-@pytest.mark.limit("accelerate: fp16 with a scaler only for devices of its own list")
-def test_fp16_is_refused():
-    with pytest.raises(ValueError, match="fp16 mixed precision requires a device in"):
-        accelerate.Accelerator(mixed_precision="fp16")
+def test_training_in_fp16_with_a_scaler():
+    accelerator = accelerate.Accelerator(mixed_precision="fp16")
+    assert accelerator.scaler.is_enabled()
+    model, losses = train(accelerator)
+    assert accelerator.scaler.state_dict()["_growth_tracker"] == len(losses)  # scaled, and finite
+    seen = []
+    inner = accelerator.unwrap_model(model)
+    inner.first.register_forward_hook(lambda _, __, output: seen.append(output.dtype))
+    with accelerator.autocast():
+        inner(torch.randn(2, 8, device="loom"))
+    assert seen == [torch.float16]
+    assert {p.dtype for p in model.parameters()} == {torch.float32}
+    _, expected = train_on_cpu()
+    torch.testing.assert_close(losses.cpu(), expected, rtol=0.05, atol=0.03)
+
+
+def test_fp16_on_the_cpu_takes_no_scaler():
+    assert accelerate.Accelerator(cpu=True, mixed_precision="fp16").scaler is None
 
 
 def test_saved_state_goes_on_where_it_was(tmp_path):
@@ -143,13 +158,11 @@ def test_saved_state_goes_on_where_it_was(tmp_path):
 
     epoch()
     accelerator.save_state(tmp_path, safe_serialization=True)
-    random_state = torch.loom.get_rng_state()
     first = epoch()
     weights = copy.deepcopy(model.state_dict())
     accelerator.load_state(tmp_path)
     assert next(model.parameters()).is_loom
     assert all(v["exp_avg"].is_loom for v in optimizer.optimizer.state.values())
-    torch.loom.set_rng_state(random_state)
     assert epoch() == first
     for name, value in model.state_dict().items():
         assert torch.equal(value, weights[name]), name
@@ -208,6 +221,86 @@ def test_models_are_spread_over_devices(where, how, tmp_path):
     for name, device in seen.items():
         # What is kept on the host is computed on the first device.
         assert device == SPREAD[where][name].replace("cpu", "loom:0")
+
+
+def test_memory_to_share_is_that_of_the_devices():
+    held = torch.empty(2**26, device="loom:1")
+    found = accelerate.utils.get_max_memory()
+    host = psutil.virtual_memory().available
+    assert [key for key in found if key != "cpu"] == [0, 1]
+    for index in range(2):
+        assert 0 < found[index] <= torch.accelerator.get_memory_info(index)[0]
+    assert sum(found.values()) < host + 2**29  # counted once, give or take what others do
+    assert found[1] < found[0]
+    assert held.is_loom
+
+
+def test_memory_given_is_kept(caplog):
+    given = {"cpu": "1GB", 1: "2MB", 0: 1000}
+    with caplog.at_level("WARNING"):
+        found = accelerate.utils.get_max_memory(given)
+    assert list(found.items()) == [(0, 1000), (1, 2_000_000), ("cpu", 1_000_000_000)]
+    assert not caplog.records
+    accelerate.utils.get_max_memory({7: "1GB"})
+    assert "Device 7 is not available" in caplog.text
+    with pytest.raises(ValueError, match="Device gpu is not recognized"):
+        accelerate.utils.get_max_memory({"gpu": "1GB"})
+
+
+# The memory given, and where parameters then are. Each layer takes 1088 bytes, and devices keep
+# room for one more, which what waits on the cpu needs.
+SHARED = {
+    "memory enough": (None, {"loom:0", "loom:1"}),
+    "two devices": ({0: 3300, 1: "1MB"}, {"loom:0", "loom:1"}),
+    "a device and the cpu": ({0: 3300, "cpu": "1MB"}, {"loom:0", "meta"}),
+    "the cpu": ({"cpu": "1MB"}, {"cpu"}),
+}
+
+
+@pytest.mark.parametrize("memory", SHARED)
+@pytest.mark.parametrize("how", ["auto", "balanced", "sequential"])
+def test_device_maps_are_made_of_loom(how, memory, tmp_path):
+    reference = nn.Sequential(*(nn.Linear(16, 16) for _ in range(6)))
+    path = str(tmp_path / "model.pt")
+    save(reference, path, "pt")
+    with accelerate.init_empty_weights():
+        model = nn.Sequential(*(nn.Linear(16, 16) for _ in range(6)))
+    given, devices = SHARED[memory]
+    if memory == "memory enough" and how == "sequential":
+        devices = {"loom:0"}
+    model = accelerate.load_checkpoint_and_dispatch(model, path, how, max_memory=given)
+    assert {str(p.device) for p in model.parameters()} == devices
+    x = torch.randn(4, 16)
+    # A model that is whole on one device does not fetch its input.
+    output = model(x.to(next(iter(devices))) if len(devices) == 1 else x)
+    torch.testing.assert_close(output.cpu(), reference(x), rtol=1e-4, atol=1e-5)
+
+
+def test_unused_memory_is_given_back():
+    torch.empty(2**20, device="loom").sum().item()
+    assert torch.accelerator.memory_reserved() > torch.accelerator.memory_allocated()
+    accelerate.utils.release_memory()
+    assert torch.accelerator.memory_reserved() == 0 or torch.accelerator.memory_allocated() > 0
+
+
+def test_a_batch_that_is_too_large_is_made_smaller():
+    tried = []
+
+    @accelerate.utils.find_executable_batch_size(starting_batch_size=64)
+    def work(batch_size):
+        tried.append(batch_size)
+        torch.empty(batch_size, 2**20, device="loom").fill_(1).sum().item()
+
+    accelerate.utils.release_memory()
+    free, total = torch.accelerator.get_memory_info()
+    used = total - free
+    torch.loom.set_per_process_memory_fraction((used + 200 * 2**20) / total)
+    try:
+        work()
+    finally:
+        torch.loom.set_per_process_memory_fraction(1.0)
+    assert tried[0] == 64
+    assert 40 <= tried[-1] < 64  # of 4 MiB each
 
 
 @pytest.mark.parametrize("how", ["dispatch", "pt", "safetensors"])

@@ -62,7 +62,7 @@ class Watch(transformers.TrainerCallback):
         self.devices |= {p.device for p in model.parameters()}
 
 
-def make_trainer(folder, **options):
+def make_trainer(folder, model=None, **options):
     options = {
         "per_device_train_batch_size": 8,
         "learning_rate": 5e-3,
@@ -74,7 +74,7 @@ def make_trainer(folder, **options):
         **options,
     }
     trainer = transformers.Trainer(
-        model=make_model(),
+        model=model or make_model(),
         args=transformers.TrainingArguments(output_dir=str(folder), **options),
         train_dataset=Texts(),
         eval_dataset=Texts(8),
@@ -200,7 +200,14 @@ def test_other_optimizers(tmp_path, optimizer):
     torch.testing.assert_close(losses(trainer), losses(expected), rtol=2e-3, atol=2e-3)
 
 
-@pytest.mark.limit("accelerate: fp16 with a scaler only for devices of its own list")
-def test_fp16_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="fp16 mixed precision requires a device in"):
-        make_trainer(tmp_path, fp16=True)
+def test_training_in_fp16_with_a_scaler(tmp_path):
+    trainer = make_trainer(tmp_path, fp16=True)
+    seen = set()
+    layer = trainer.model.model.layers[0].mlp.gate_proj
+    layer.register_forward_hook(lambda _, __, output: seen.add((output.device.type, output.dtype)))
+    trainer.train()
+    assert seen == {("loom", torch.float16)}
+    assert trainer.accelerator.scaler.is_enabled()
+    assert {p.dtype for p in trainer.model.parameters()} == {torch.float32}
+    expected = train_on_cpu(tmp_path)
+    torch.testing.assert_close(losses(trainer), losses(expected), rtol=0.03, atol=0.03)

@@ -15,6 +15,10 @@ __all__ = ["apply"]
 _PATCHES = {
     "safetensors": "safetensors:patch",
     "accelerate.state": "accelerate:patch_state",
+    "accelerate.utils.modeling": "accelerate:patch_modeling",
+    "accelerate.utils.memory": "accelerate:patch_memory",
+    "accelerate.checkpointing": "accelerate:patch_checkpointing",
+    "accelerate.accelerator": "accelerate:patch_accelerator",
     "transformers.training_args": "transformers:patch_training_args",
     "transformers.pipelines.base": "transformers:patch_pipelines",
     "lightning.pytorch.trainer.connectors.accelerator_connector": "lightning:patch",
