@@ -211,3 +211,36 @@ def test_training_in_fp16_with_a_scaler(tmp_path):
     assert {p.dtype for p in trainer.model.parameters()} == {torch.float32}
     expected = train_on_cpu(tmp_path)
     torch.testing.assert_close(losses(trainer), losses(expected), rtol=0.03, atol=0.03)
+
+
+def test_resumed_training_draws_the_random_numbers_of_unbroken_training(tmp_path):
+    def start(**options):
+        trainer = make_trainer(tmp_path, num_train_epochs=2, seed=5, **options)
+        trainer.model.model.embed_tokens.register_forward_hook(
+            lambda _, __, output: torch.nn.functional.dropout(output, 0.3)
+        )
+        return trainer
+
+    whole = start(save_strategy="epoch")
+    whole.train()
+    torch.manual_seed(99)  # what else the process draws before it resumes
+    resumed = start()
+    resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-4"))
+    assert resumed.state.global_step == whole.state.global_step == 8
+    for p, q in zip(resumed.model.parameters(), whole.model.parameters(), strict=True):
+        assert torch.equal(p.detach().cpu(), q.detach().cpu())
+
+
+def test_a_model_on_several_devices_is_trained(tmp_path):
+    make_model().save_pretrained(tmp_path)
+    places = {"embed_tokens": 0, "rotary_emb": 0, "layers.0": 0, "layers.1": 1, "norm": 1}
+    places = {f"model.{name}": place for name, place in places.items()}
+    model = transformers.LlamaForCausalLM.from_pretrained(
+        tmp_path, device_map={**places, "lm_head": 0}
+    )
+    assert {str(p.device) for p in model.parameters()} == {"loom:0", "loom:1"}
+    trainer = make_trainer(tmp_path, model=model)
+    trainer.train()
+    assert devices(trainer) == {torch.device("loom", 0), torch.device("loom", 1)}
+    expected = train_on_cpu(tmp_path)
+    torch.testing.assert_close(losses(trainer), losses(expected), rtol=2e-3, atol=2e-3)

@@ -38,12 +38,12 @@ def gpt2(**options):
     return transformers.GPT2LMHeadModel(config)
 
 
-def llama(**options):
+def llama(num_hidden_layers=2, **options):
     config = transformers.LlamaConfig(
         vocab_size=WORDS,
         hidden_size=32,
         intermediate_size=64,
-        num_hidden_layers=2,
+        num_hidden_layers=num_hidden_layers,
         num_attention_heads=4,
         num_key_value_heads=2,
         max_position_embeddings=64,
@@ -253,7 +253,32 @@ def test_the_cache_lives_on_loom():
     torch.testing.assert_close(second.logits, whole.logits[:, 5:], rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("cache", ["offloaded", "offloaded_static"])
+@every_decoder
+def test_texts_with_a_cache_on_the_host_are_those_of_the_cpu(make, cache):
+    mine, theirs = pair(make)
+    words = texts(count=3, length=12)[0]
+    options = {"max_new_tokens": 40, "do_sample": False}
+    found = mine.eval().generate(words.to("loom"), cache_implementation=cache, **options)
+    assert found.is_loom
+    assert found.tolist() == theirs.eval().generate(words, **options).tolist()
+
+
+def test_layers_of_an_offloaded_cache_wait_on_the_host():
+    model, _ = pair(lambda: llama(num_hidden_layers=4))
+    words = texts(count=2, length=12)[0].to("loom")
+    with torch.no_grad():
+        cache = transformers.DynamicCache(offloading=True)
+        for part in words.split(4, 1):
+            found = model(part, past_key_values=cache).logits
+        # The first one is fetched ahead for the next step.
+        assert [layer.keys.device.type for layer in cache.layers] == ["loom", "cpu", "cpu", "cpu"]
+        expected = model(words).logits[:, -4:]
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
 LOADING = {
+    "auto": lambda cls, path: cls.from_pretrained(path, device_map="auto", max_memory={0: "1GB"}),
     "to": lambda cls, path: cls.from_pretrained(path).to("loom"),
     "device_map": lambda cls, path: cls.from_pretrained(path, device_map="loom"),
     "device_map by module": lambda cls, path: cls.from_pretrained(path, device_map={"": "loom:0"}),
@@ -280,6 +305,41 @@ def test_saved_models_load_onto_loom(make, how, tmp_path):
         found = loaded(words.to("loom"), attention_mask=mask.to("loom")).logits
         expected = theirs.eval()(words, attention_mask=mask).logits
     torch.testing.assert_close(found.cpu(), expected, rtol=1e-4, atol=1e-4)
+
+
+SHARED = {
+    "auto": {},
+    "balanced": {"device_map": "balanced"},
+    "a device and the host": {"max_memory": {0: "70KB", "cpu": "1GB"}},
+    "a device and the disk": {"max_memory": {0: "70KB"}, "offload_folder": "offloaded"},
+}
+
+
+@pytest.mark.parametrize("how", SHARED)
+def test_models_that_are_shared_out_compute_what_the_cpu_does(how, tmp_path):
+    pytest.importorskip("accelerate")
+    mine, theirs = pair(lambda: llama(num_hidden_layers=6))
+    mine.save_pretrained(tmp_path)
+    options = {"device_map": "auto", **SHARED[how]}
+    if "offload_folder" in options:
+        options["offload_folder"] = tmp_path / options["offload_folder"]
+    loaded = type(mine).from_pretrained(tmp_path, **options)
+    places = {str(p.device) for p in loaded.parameters()}
+    assert places == ({"loom:0", "meta"} if "max_memory" in options else {"loom:0", "loom:1"})
+    words = texts()[0]
+    options = {"max_new_tokens": 6, "do_sample": False}
+    found = loaded.generate(words.to("loom"), **options)
+    assert found.tolist() == theirs.eval().generate(words, **options).tolist()
+
+
+def test_memory_that_is_kept_for_reuse_is_shared_out():
+    accelerate = pytest.importorskip("accelerate")
+    integration = pytest.importorskip("transformers.integrations.accelerate")
+    torch.empty(2**26, device="loom").zero_()
+    kept = torch.accelerator.memory_reserved() - torch.accelerator.memory_allocated()
+    assert kept >= 2**28
+    more = integration.get_max_memory()[0] - accelerate.utils.get_max_memory()[0]
+    assert kept - 2**27 < more < kept + 2**27  # the host's memory changes between the two
 
 
 def test_loading_in_half_precision(tmp_path):

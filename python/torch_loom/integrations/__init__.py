@@ -21,6 +21,10 @@ _PATCHES = {
     "accelerate.accelerator": "accelerate:patch_accelerator",
     "transformers.training_args": "transformers:patch_training_args",
     "transformers.pipelines.base": "transformers:patch_pipelines",
+    "transformers.trainer": "transformers:patch_trainer",
+    "transformers.integrations.accelerate": "transformers:patch_accelerate",
+    "transformers.modeling_utils": "transformers:patch_modeling_utils",
+    "transformers.cache_utils": "transformers:patch_cache_utils",
     "lightning.pytorch.trainer.connectors.accelerator_connector": "lightning:patch",
 }
 
