@@ -95,7 +95,7 @@ bool convolve_as_pixels(const at::Tensor& output, const at::Tensor& input, const
   Windows windows = windows_of(input, weight, output, steps);
   windows.channels_last = *last;
   const bool weights_last = is_channels_last(weight);
-  if (can_multiply<float>() && suits_winograd_bfloat16(windows, weight.size(0))) {
+  if (suits_winograd_bfloat16(windows, weight.size(0))) {
     launch_convolution(convolve_winograd_bfloat16, output, input, weight, bias, windows,
                        weights_last);
     return true;
@@ -163,7 +163,7 @@ bool convolve_as_columns(const at::Tensor& output, const at::Tensor& input,
   for (const at::Tensor* tensor : {&output, &input, &weight}) {
     if (!last && !is_plain_image(*tensor)) return false;
   }
-  if (!can_multiply<float>() || (bias.defined() && !bias.is_contiguous())) return false;
+  if (!can_multiply<float>(ProductsOf::kConvolution) || (bias.defined() && !bias.is_contiguous())) return false;
   Windows windows = windows_of(input, weight, output, steps);
   windows.channels_last = last;
   if (suits_winograd_strided(windows, weight.size(0))) {
@@ -204,10 +204,10 @@ ColumnGradients convolve_backward_as_columns(const at::Tensor& input_gradient,
                                              const at::Tensor& grad, const at::Tensor& input,
                                              const at::Tensor& weight, const WindowSteps& steps) {
   ColumnGradients made;
-  if (!can_multiply<float>()) return made;
   if (grad.scalar_type() == c10::ScalarType::BFloat16) {
     return convolve_pixels_backward(input_gradient, weight_gradient, grad, input, weight, steps);
   }
+  if (!can_multiply<float>(ProductsOf::kConvolution)) return made;
   const bool last = are_last_images(grad, input, weight);
   for (const at::Tensor* tensor : {&grad, &input, &weight}) {
     if (!last && !is_plain_image(*tensor)) return made;

@@ -38,9 +38,13 @@ at::Tensor matrix(const at::Tensor& weight) {
   return weight.as_strided({weight.size(0), weight.size(1)}, {weight.size(1), 1});
 }
 
+bool suits_product(const at::Tensor& result, const at::Tensor& left, const at::Tensor& right) {
+  return suits_blocked_product(result, left, right, ProductsOf::kConvolution);
+}
+
 bool launch_product(const char* name, const at::Tensor& result, const at::Tensor& addend,
                     const at::Tensor& left, const at::Tensor& right, ProductOptions options) {
-  if (!suits_blocked_product(result, left, right)) return false;
+  if (!suits_product(result, left, right)) return false;
   if (addend.defined() && addend.scalar_type() != result.scalar_type()) return false;
   launch_blocked_product(name, result, addend, left, right, options);
   return true;
@@ -96,7 +100,7 @@ bool convolve_backward_as_product(const at::Tensor& input_gradient,
                                    deltas,
                                    {}}
                          : Product{points(input_gradient), deltas, filters, {}};
-    if (!suits_blocked_product(by_input.result, by_input.left, by_input.right)) return false;
+    if (!suits_product(by_input.result, by_input.left, by_input.right)) return false;
   }
   if (weight_gradient.defined()) {
     const at::Tensor result = matrix(weight_gradient);
@@ -105,7 +109,7 @@ bool convolve_backward_as_product(const at::Tensor& input_gradient,
                                     values.transpose(1, 2),
                                     {.sums_batch = true}}
                           : Product{result, deltas.t(), values, {}};
-    if (!suits_blocked_product(by_weight.result, by_weight.left, by_weight.right)) return false;
+    if (!suits_product(by_weight.result, by_weight.left, by_weight.right)) return false;
   }
   for (const Product* product : {&by_input, &by_weight}) {
     if (!product->result.defined()) continue;

@@ -40,4 +40,11 @@ void gather_rows(const c10::BFloat16* base, std::int64_t step, std::int64_t coun
                  const RowPiece* pieces, std::size_t piece_count, c10::BFloat16* to,
                  std::int64_t ld);
 
+/// to (+)= left x right, for at most 64 columns; what the block kernel (brgemm) computes, for when
+/// it refuses to. Strides are in elements from row to row; a row of `right` is one of pairs, of
+/// rows that follow each other. Requires: `inner` is even.
+void multiply_pairs(std::int64_t rows, std::int64_t columns, std::int64_t inner,
+                    const c10::BFloat16* left, std::int64_t left_ld, const c10::BFloat16* right,
+                    std::int64_t right_ld, float* to, std::int64_t ld, bool add);
+
 }  // namespace loom::ops

@@ -69,7 +69,39 @@ void gather_column(const c10::BFloat16* base, std::int64_t step, std::int64_t co
   }
 }
 
+// A row of at most four vectors.
+void multiply_row(const c10::BFloat16* left, std::int64_t inner, const std::uint32_t* pairs,
+                  std::int64_t ld, const __mmask16* masks, float* to, bool add) {
+  constexpr int kVectors = 4, kFloats = 16;
+  __m512 sums[kVectors];
+  for (int v = 0; v < kVectors; ++v) {
+    sums[v] = add ? _mm512_maskz_loadu_ps(masks[v], to + v * kFloats) : _mm512_setzero_ps();
+  }
+  for (std::int64_t k = 0; k < inner; k += 2, pairs += ld) {
+    std::uint32_t both;
+    __builtin_memcpy(&both, left + k, sizeof(both));
+    const auto a = reinterpret_cast<__m512bh>(_mm512_set1_epi32(static_cast<int>(both)));
+    for (int v = 0; v < kVectors; ++v) {
+      const __m512i b = _mm512_maskz_loadu_epi32(masks[v], pairs + v * kFloats);
+      sums[v] = _mm512_dpbf16_ps(sums[v], a, reinterpret_cast<__m512bh>(b));
+    }
+  }
+  for (int v = 0; v < kVectors; ++v) _mm512_mask_storeu_ps(to + v * kFloats, masks[v], sums[v]);
+}
+
 }  // namespace
+
+void multiply_pairs(std::int64_t rows, std::int64_t columns, std::int64_t inner,
+                    const c10::BFloat16* left, std::int64_t left_ld, const c10::BFloat16* right,
+                    std::int64_t right_ld, float* to, std::int64_t ld, bool add) {
+  const std::uint64_t wanted = columns >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << columns) - 1;
+  __mmask16 masks[4];
+  for (int v = 0; v < 4; ++v) masks[v] = static_cast<__mmask16>(wanted >> (16 * v));
+  const auto* pairs = reinterpret_cast<const std::uint32_t*>(right);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    multiply_row(left + row * left_ld, inner, pairs, right_ld, masks, to + row * ld, add);
+  }
+}
 
 void interleave(const std::uint16_t* first, const std::uint16_t* second, std::int64_t count,
                 std::uint32_t* to) {

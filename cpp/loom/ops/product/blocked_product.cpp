@@ -186,8 +186,9 @@ void run(Grid& grid, Problem<T> p) {
 }
 
 template <class T>
-bool suits(const at::Tensor& result, const at::Tensor& left, const at::Tensor& right) {
-  if (!can_multiply<T>() || result.numel() == 0 || left.numel() == 0) return false;
+bool suits(const at::Tensor& result, const at::Tensor& left, const at::Tensor& right,
+           ProductsOf use) {
+  if (!can_multiply<T>(use) || result.numel() == 0 || left.numel() == 0) return false;
   const auto view = [](const at::Tensor& tensor) {
     // Addresses count only in what they are divisible by, which is the same on loom.
     return operand<const T>(const_cast<void*>(tensor.const_data_ptr()), tensor.sizes(),
@@ -221,14 +222,14 @@ void start(Grid& grid, const TensorRef& result, const TensorRef& addend, const T
 }  // namespace
 
 bool suits_blocked_product(const at::Tensor& result, const at::Tensor& left,
-                           const at::Tensor& right) {
+                           const at::Tensor& right, ProductsOf use) {
   const c10::ScalarType dtype = result.scalar_type();
   if (dtype != c10::ScalarType::Float && dtype != c10::ScalarType::BFloat16) return false;
   for (const at::Tensor* tensor : {&left, &right, &result}) {
     if (tensor->scalar_type() != dtype || tensor->is_conj() || tensor->is_neg()) return false;
   }
-  return dtype == c10::ScalarType::Float ? suits<float>(result, left, right)
-                                         : suits<BFloat16>(result, left, right);
+  return dtype == c10::ScalarType::Float ? suits<float>(result, left, right, use)
+                                         : suits<BFloat16>(result, left, right, use);
 }
 
 void blocked_product(Grid& grid, const TensorRef& result, const TensorRef& addend,

@@ -7,6 +7,7 @@
 // Thread: the second function on the worker, the others on the caller.
 
 #include "loom/ops/launch.h"
+#include "loom/ops/product/multiply.h"
 
 #include <ATen/core/Tensor.h>
 
@@ -27,7 +28,8 @@ struct ProductOptions {
 /// True if blocked_product() is the way to run it: float32 or bfloat16, layouts that it can pack,
 /// neither vectors nor tiny.
 [[nodiscard]] bool suits_blocked_product(const at::Tensor& result, const at::Tensor& left,
-                                         const at::Tensor& right);
+                                         const at::Tensor& right,
+                                         ProductsOf use = ProductsOf::kMatrices);
 
 /// Requires: suits_blocked_product(); the addend is undefined or broadcasts to the result. It may
 /// be the result itself.

@@ -7,6 +7,7 @@
 #include <ATen/native/CPUBlas.h>
 
 #if defined(__x86_64__)
+#include <cpuinfo.h>
 #include <fbgemm/Utils.h>
 #endif
 
@@ -75,6 +76,66 @@ bool float32_works() {
 #endif
 }
 
+// Whether ATen makes use of a setting on this processor: the conditions are its own.
+bool has_bfloat16_precision() {
+#if defined(__x86_64__)
+  return cpuinfo_initialize() &&
+         ((cpuinfo_has_x86_avx512bw() && cpuinfo_has_x86_avx512vl() && cpuinfo_has_x86_avx512dq()) ||
+          cpuinfo_has_x86_avx_ne_convert());
+#else
+  return true;
+#endif
+}
+bool has_tf32_precision() {
+#if defined(__x86_64__)
+  return cpuinfo_initialize() && cpuinfo_has_x86_amx_fp16();
+#else
+  return false;
+#endif
+}
+
+at::Float32Op setting_of(ProductsOf use) {
+  switch (use) {
+    case ProductsOf::kConvolution: return at::Float32Op::CONV;
+    case ProductsOf::kRecurrentLayer: return at::Float32Op::RNN;
+    default: return at::Float32Op::MATMUL;
+  }
+}
+
+// Each backend has its precisions. float32MatmulPrecision() throws where they are not alike.
+bool computes_in_fewer_bits(const at::Context& context, ProductsOf use) {
+  static const bool bfloat16 = has_bfloat16_precision(), tf32 = has_tf32_precision();
+  const at::Float32Precision precision =
+      context.float32Precision(at::Float32Backend::MKLDNN, setting_of(use));
+  return (precision == at::Float32Precision::BF16 && bfloat16) ||
+         (precision == at::Float32Precision::TF32 && tf32);
+}
+
+void multiply_block(std::int64_t rows, std::int64_t columns, std::int64_t inner, const float* left,
+                    std::int64_t left_ld, const float* right, std::int64_t right_ld, float* to,
+                    std::int64_t ld, bool add) {
+  at::native::cpublas::brgemm(rows, columns, inner, left_ld, right_ld, ld, add, left, right, to,
+                              false);
+}
+
+// The block kernel asks whether oneDNN is enabled whenever it runs, and throws if not. Whether it
+// was, counts when the product is submitted: a graph may be replayed later, and C++ may change the
+// setting beside the queue.
+void multiply_block(std::int64_t rows, std::int64_t columns, std::int64_t inner,
+                    const BFloat16* left, std::int64_t left_ld, const BFloat16* right,
+                    std::int64_t right_ld, float* to, std::int64_t ld, bool add) {
+  if (at::globalContext().userEnabledMkldnn()) [[likely]] {
+    try {
+      at::native::cpublas::brgemm(rows, columns, inner, left_ld, right_ld, ld, add, left, right, to,
+                                  true);
+      return;
+    } catch (const c10::Error&) {  // disabled since it was asked
+      if (at::globalContext().userEnabledMkldnn()) throw;
+    }
+  }
+  multiply_pairs(rows, columns, inner, left, left_ld, right, right_ld, to, ld, add);
+}
+
 }  // namespace
 
 Scratch::Scratch() : index_(g_scratches++) {}
@@ -92,15 +153,14 @@ void* Scratch::reserve(std::size_t bytes) const {
 }
 
 template <>
-bool can_multiply<float>() {
+bool can_multiply<float>(ProductsOf use) {
   static const bool works = float32_works();
   const at::Context& context = at::globalContext();
-  return works && context.userEnabledMkldnn() &&
-         context.float32MatmulPrecision() == at::Float32MatmulPrecision::HIGHEST;
+  return works && context.userEnabledMkldnn() && !computes_in_fewer_bits(context, use);
 }
 
 template <>
-bool can_multiply<BFloat16>() {
+bool can_multiply<BFloat16>(ProductsOf) {
   static const bool works = bfloat16_works();
   return works && at::globalContext().userEnabledMkldnn();
 }
@@ -207,9 +267,8 @@ PackedRight<T>::PackedRight(const T* panels, std::int64_t inner, std::int64_t co
 template <class T>
 void PackedRight<T>::multiply_panel(const MatrixView<const T>& left, std::int64_t column, float* to,
                                     std::int64_t ld, bool add) const {
-  at::native::cpublas::brgemm(left.rows, std::min(kPanel, columns_ - column), left.columns,
-                              left.row_stride, ld_, ld, add, left.data,
-                              data_ + column / kPanel * panel_step_, to, !std::is_same_v<T, float>);
+  multiply_block(left.rows, std::min(kPanel, columns_ - column), left.columns, left.data,
+                 left.row_stride, data_ + column / kPanel * panel_step_, ld_, to, ld, add);
 }
 
 template <class T>
@@ -249,15 +308,15 @@ template void multiply(const MatrixView<const BFloat16>&, const MatrixView<const
 
 void multiply_rows(const MatrixView<const float>& left, const MatrixView<const float>& right,
                    float* to, std::int64_t ld, bool add) {
-  at::native::cpublas::brgemm(left.rows, right.columns, left.columns, left.row_stride,
-                              right.row_stride, ld, add, left.data, right.data, to, false);
+  multiply_block(left.rows, right.columns, left.columns, left.data, left.row_stride, right.data,
+                 right.row_stride, to, ld, add);
 }
 
 template <class T>
 void multiply_panel(const MatrixView<const T>& left, const T* panel, std::int64_t columns,
                     float* to, std::int64_t ld, bool add) {
-  at::native::cpublas::brgemm(left.rows, columns, left.columns, left.row_stride, kPanel, ld, add,
-                              left.data, panel, to, !std::is_same_v<T, float>);
+  multiply_block(left.rows, columns, left.columns, left.data, left.row_stride, panel, kPanel, to, ld,
+                 add);
 }
 
 template void multiply_panel(const MatrixView<const float>&, const float*, std::int64_t, float*,

@@ -60,10 +60,14 @@ class Scratch {
 /// The columns of a panel: four vectors of AVX-512.
 inline constexpr std::int64_t kPanel = 64;
 
+/// What products are part of: PyTorch has a setting for the precision of each in float32.
+enum class ProductsOf { kMatrices, kConvolution, kRecurrentLayer };
+
 /// True if multiply() has fast code for T (float, c10::BFloat16) on this processor and PyTorch's
-/// settings allow it (oneDNN enabled, float32 products in full precision).
+/// settings allow it: oneDNN is enabled, and ATen would not compute float32 in fewer bits.
+/// To be asked when work is submitted, never by a worker: settings change meanwhile.
 template <class T>
-[[nodiscard]] bool can_multiply();
+[[nodiscard]] bool can_multiply(ProductsOf use = ProductsOf::kMatrices);
 
 /// True if multiply() takes the operand: dense rows or columns; for bfloat16 pairs along `inner`.
 template <class T>

@@ -195,7 +195,10 @@ at::Tensor as_rows(const at::Tensor& steps) { return steps.flatten(0, 1); }
 
 }  // namespace
 
-bool can_run_lstm_layer() { return can_multiply<float>(); }
+// Its input is multiplied as a matrix, which has a setting of its own.
+bool can_run_lstm_layer() {
+  return can_multiply<float>(ProductsOf::kRecurrentLayer) && can_multiply<float>();
+}
 
 LstmResult lstm_layer(const LstmLayer& layer, bool keeps) {
   const Sizes s = sizes_of(layer);
