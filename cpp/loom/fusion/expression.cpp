@@ -90,6 +90,9 @@ Node Expression::to(Type type, Node a) noexcept {
 }
 
 Node Expression::to(DType dtype, Node a) noexcept {
+  // As in ATen: the lowest bits of what 64 bits hold. (Of a float that 32 bits do not hold they are
+  // 0 either way.)
+  if (dtype == DType::kUInt8 && a.type == Type::kDouble) a = to(Type::kInt64, a);
   const Node value = to(register_type(dtype), a);
   switch (dtype) {
     case DType::kHalf:

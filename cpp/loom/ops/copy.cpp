@@ -72,12 +72,21 @@ bool copy_moved(Grid& grid, const TensorRef& destination, const TensorRef& sourc
   return true;
 }
 
+/// ATen's copy, with the same values for any number of elements. Its vectors convert what uint32
+/// cannot hold otherwise than its scalar code, which takes the lowest bits of 64.
+void copy_values(at::Tensor& to, const at::Tensor& from) {
+  const c10::ScalarType dtype = from.scalar_type();
+  const bool uneven = to.scalar_type() == c10::ScalarType::UInt32 &&
+                      (c10::isFloatingType(dtype) || c10::isComplexType(dtype));
+  at::native::copy_(to, uneven ? from.to(c10::ScalarType::Long) : from);
+}
+
 void copy_elements(Grid& grid, const TensorRef& destination, const TensorRef& source) {
   const TensorRef* operands[] = {&destination, &source};
   const SlicePlan plan = Pointwise{.cost = 2}.plan(operands);
   grid.run(plan.blocks(), [&](std::int64_t block) {
     at::Tensor to = plan.slice(destination, 0, block * plan.block);
-    at::native::copy_(to, plan.slice(source, 1, block * plan.block));
+    copy_values(to, plan.slice(source, 1, block * plan.block));
   });
 }
 
@@ -168,7 +177,7 @@ void copy_to_host(const at::Tensor& self, const at::Tensor& source, bool non_blo
   if (!non_blocking && source.nbytes() <= kStagedBytes) {
     queue.synchronize();
     at::Tensor host = self;
-    at::native::copy_(host, TensorRef(source).alias());
+    copy_values(host, TensorRef(source).alias());
     return;
   }
   const std::uint64_t copied = submit(queue, TensorRef::of_host(self, true), TensorRef(source));
