@@ -2,7 +2,9 @@
 // Losses and their gradients.
 #include "loom/ops/structured.h"
 
+#include <ATen/TensorIterator.h>
 #include <ATen/core/Reduction.h>
+#include <ATen/native/PointwiseOps.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/mse_loss_backward_native.h>
 #include <ATen/ops/mse_loss_backward_ops.h>
@@ -61,14 +63,18 @@ struct MseGradientMeta : at::TensorIteratorBase {
   }
 };
 
+// What ATen's operator does, with the factor of all elements and not of a block's. It comes first,
+// as there: narrow types would not hold a gradient of the sum.
 at::Tensor& mse_gradient(const at::Tensor& grad, const at::Tensor& self, const at::Tensor& target,
-                         std::int64_t elements, at::Tensor& to) {
-  // The kernel would divide by the elements of its block.
-  if (elements == 0) {
-    return at::native::mse_loss_backward_out(grad, self, target, at::Reduction::Sum, to);
-  }
-  at::native::mse_loss_backward_out(grad, self, target, at::Reduction::Sum, to);
-  return to.div_(static_cast<double>(elements));
+                         double factor, at::Tensor& to) {
+  auto elements = at::TensorIteratorConfig()
+                      .add_output(to)
+                      .add_const_input(self)
+                      .add_const_input(target)
+                      .add_const_input(grad)
+                      .build();
+  at::native::mse_backward_stub(c10::kCPU, elements, factor);
+  return to;
 }
 
 struct MseGradient {
@@ -76,8 +82,9 @@ struct MseGradient {
   static void launch(const char* name, const std::array<at::Tensor, 1>& outputs,
                      const at::Tensor& grad, const at::Tensor& self, const at::Tensor& target,
                      std::int64_t reduction) {
-    const std::int64_t divisor = reduction == at::Reduction::Mean ? self.numel() : 0;
-    launch_cpu<&mse_gradient>(name, Pointwise{2}, outputs, grad, self, target, divisor);
+    const bool mean = reduction == at::Reduction::Mean;
+    const double factor = mean ? 2.0 / static_cast<double>(self.numel()) : 2.0;
+    launch_cpu<&mse_gradient>(name, Pointwise{2}, outputs, grad, self, target, factor);
   }
 };
 
