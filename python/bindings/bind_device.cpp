@@ -2,6 +2,7 @@
 #include "loom/backend/device_state.h"
 #include "loom/base/check.h"
 #include "loom/base/options.h"
+#include "loom/device/core_limit.h"
 #include "loom/device/device.h"
 #include "loom/device/properties.h"
 #include "loom/device/thread.h"
@@ -9,6 +10,7 @@
 #include <torch/csrc/utils/device_lazy_init.h>
 
 #include "bindings.h"
+#include <algorithm>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -29,6 +31,18 @@ bool is_in_bad_fork() { return in_bad_fork() || torch::utils::is_device_in_bad_f
 
 const DeviceProperties& properties_of(c10::DeviceIndex index) {
   return device(resolve_device(index, "torch.loom.get_device_properties")).properties();
+}
+
+/// Waits for everything submitted; errors are left to who synchronises. A command of a queue cannot
+/// wait for its own end.
+void drain_devices() {
+  if (!device_in_use() || in_bad_fork() || exiting() || on_loom_thread()) return;
+  for (c10::DeviceIndex index = 0; index < device_count(); ++index) device(index).drain();
+}
+
+/// The cores that a kernel of the device may run on.
+int used_cores(c10::DeviceIndex index) {
+  return std::min(properties_of(index).core_count, core_limit());
 }
 
 std::vector<std::tuple<std::string, std::string, std::string>> option_rows() {
@@ -70,6 +84,9 @@ void bind_device(py::module_& module) {
   module.def("_is_in_bad_fork", &is_in_bad_fork);
   module.def("_device_count", [] { return device_count(); });
   module.def("_get_device_properties", &properties_of, py::return_value_policy::reference);
+  module.def("_drain_devices", &drain_devices, py::call_guard<py::gil_scoped_release>());
+  module.def("_get_core_limit", &used_cores);
+  module.def("_set_core_limit", &set_core_limit);
   module.def("_option_table", &option_rows);
 }
 

@@ -2,7 +2,9 @@
 """``torch.loom``: devices, streams, memory and random numbers of the loom device.
 
 Names and meaning are those of :mod:`torch.cuda`, so that code written for one works on the other.
-Importing the module starts nothing: threads exist from the first use of the device on.
+Importing the module starts nothing: threads exist from the first use of the device on. How many
+cores kernels run on is what ``LOOM_THREADS`` and :func:`set_num_threads` say;
+``torch.set_num_threads`` has no effect on loom.
 """
 
 import torch
@@ -87,6 +89,7 @@ from .streams import (
     set_stream,
     stream,
 )
+from .threads import get_num_threads, set_num_threads
 
 OutOfMemoryError = torch.OutOfMemoryError
 
@@ -126,6 +129,7 @@ __all__ = [
     "get_device_capability",
     "get_device_name",
     "get_device_properties",
+    "get_num_threads",
     "get_per_process_memory_fraction",
     "get_rng_state",
     "get_rng_state_all",
@@ -166,6 +170,7 @@ __all__ = [
     "set_autocast_dtype",
     "set_autocast_enabled",
     "set_device",
+    "set_num_threads",
     "set_per_process_memory_fraction",
     "set_rng_state",
     "set_rng_state_all",

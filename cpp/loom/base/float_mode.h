@@ -6,6 +6,8 @@
 // its mode along.
 // Thread: any, each has its own mode.
 
+#include <cstdint>
+
 #if defined(__SSE__)
 #include <xmmintrin.h>
 #endif
@@ -17,7 +19,7 @@ class FloatMode {
   [[nodiscard]] static FloatMode current() noexcept {
     FloatMode mode;
 #if defined(__SSE__)
-    mode.bits_ = _mm_getcsr() & ~kFlags;
+    mode.bits_ = static_cast<std::uint16_t>(_mm_getcsr() & ~kFlags);
 #endif
     return mode;
   }
@@ -27,23 +29,31 @@ class FloatMode {
 #endif
   }
 
+  friend bool operator==(const FloatMode&, const FloatMode&) = default;
+
  private:
 #if defined(__SSE__)
   static constexpr unsigned kFlags = 0x3f;  // what has happened, not what shall
-  unsigned bits_ = 0x1f80;  // the default: no exceptions, to nearest, denormals kept
 #endif
+  std::uint16_t bits_ = 0x1f80;  // the default: no exceptions, to nearest, denormals kept
 };
 
-/// This thread has `mode` while the guard lives.
+/// This thread has `mode` while the guard lives. Most often it has it already, and to ask is cheap.
 class FloatModeGuard {
  public:
-  explicit FloatModeGuard(FloatMode mode) noexcept : before_(FloatMode::current()) { mode.set(); }
-  ~FloatModeGuard() { before_.set(); }
+  explicit FloatModeGuard(FloatMode mode) noexcept
+      : before_(FloatMode::current()), differs_(before_ != mode) {
+    if (differs_) mode.set();
+  }
+  ~FloatModeGuard() {
+    if (differs_) before_.set();
+  }
   FloatModeGuard(const FloatModeGuard&) = delete;
   FloatModeGuard& operator=(const FloatModeGuard&) = delete;
 
  private:
   const FloatMode before_;
+  const bool differs_;
 };
 
 }  // namespace loom

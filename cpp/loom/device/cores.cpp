@@ -5,6 +5,7 @@
 #include "loom/base/futex.h"
 #include "loom/base/mutex.h"
 #include "loom/base/options.h"
+#include "loom/device/core_limit.h"
 #include "loom/device/grid_slot.h"
 #include "loom/device/processors.h"
 #include "loom/device/thread.h"
@@ -147,13 +148,15 @@ void Cores::State::publish(int index, std::int64_t blocks, BlockFunction functio
   const int cpu = ::sched_getcpu();
   slot.cpu.store(cpu, std::memory_order_relaxed);
   where.note_publisher(cpu);
-  if (by == RunBy::kAny) slot.float_mode = FloatMode::current();
+  slot.float_mode = FloatMode::current();
+  const int seats = core_limit() - 1;
+  slot.seats.store(static_cast<std::uint32_t>(seats), std::memory_order_relaxed);
   slot.entered.fetch_and(~Slot::kClosed, std::memory_order_release);
   open.fetch_or(std::uint64_t{1} << index, std::memory_order_relaxed);
   // No wake is missed: a helper counts itself in `sleepers`, then the kernel compares `signal`;
   // here `signal` changes, then `sleepers` is read; both sides are sequentially consistent.
   signal.fetch_add(1, std::memory_order_seq_cst);
-  std::int64_t useful = std::min<std::int64_t>(blocks - 1, helpers);
+  std::int64_t useful = std::min<std::int64_t>({blocks - 1, helpers, seats});
   // A host that is looking runs blocks itself, or wakes a helper in its place; if it has just
   // stopped looking, the publisher is alone with this grid.
   if (by == RunBy::kAny || for_all) {
@@ -210,6 +213,7 @@ int Cores::State::best_open_slot(RunBy by) const noexcept {
     const int index = std::countr_zero(mask);
     const Slot& slot = slots[static_cast<std::size_t>(index)];
     if (by == RunBy::kAny && !slot.by_any.load(std::memory_order_relaxed)) continue;
+    if (slot.full()) continue;
     const int priority = slot.priority.load(std::memory_order_relaxed);
     if (best < 0 || priority < best_priority) {
       best = index;
@@ -243,7 +247,10 @@ Cores::State::Found Cores::State::help_once(int rank, std::uint32_t seen, bool m
   if (may_rest && *occupied == ::sched_getcpu()) return Found::kOccupied;
   if (!slot.enter()) return Found::kClosed;
   wake(slot.unclaimed() - 1);
-  run_blocks(index, rank, seen, [] { return false; });
+  {
+    const FloatModeGuard mode(slot.float_mode);
+    run_blocks(index, rank, seen, [] { return false; });
+  }
   slot.leave();
   return Found::kBlocks;
 }
@@ -341,7 +348,7 @@ Cores::~Cores() {
 
 void Cores::run_erased(std::int64_t blocks, BlockFunction function, void* context, int priority,
                        RunBy by) {
-  const bool alone = blocks <= 1 || count_ == 1 || t_inside_block;
+  const bool alone = blocks <= 1 || count_ == 1 || core_limit() == 1 || t_inside_block;
   int index = -1;
   if (!alone) {
     if (!state_->started.load(std::memory_order_acquire)) state_->start(cpus_, device_);

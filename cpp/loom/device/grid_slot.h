@@ -45,6 +45,8 @@ struct alignas(64) Slot {
 
   std::atomic<std::uint32_t> entered{kClosed};  // the publisher's futex
   std::atomic<int> priority{0};                 // a hint for choosing: relaxed
+  // How many may help the publisher. Relaxed: read as a hint, and again by who has entered.
+  std::atomic<std::uint32_t> seats{kCount};
   // Read before a host enters: relaxed. It may be the last grid's; so it is looked at again inside.
   std::atomic<bool> by_any{false};
   // Hints, too: whether all cores have something to do, and the publisher's processor.
@@ -64,9 +66,18 @@ struct alignas(64) Slot {
   std::array<Share, kMaxShares> shares;
 
   bool enter() noexcept {
-    if ((entered.fetch_add(1, std::memory_order_acquire) & kClosed) == 0) return true;
+    const std::uint32_t before = entered.fetch_add(1, std::memory_order_acquire);
+    if ((before & kClosed) == 0 && (before & kCount) < seats.load(std::memory_order_relaxed)) {
+      return true;
+    }
     leave();
     return false;
+  }
+
+  /// A hint: nobody else may come in.
+  [[nodiscard]] bool full() const noexcept {
+    return (entered.load(std::memory_order_relaxed) & kCount) >=
+           seats.load(std::memory_order_relaxed);
   }
 
   /// A hint: somebody is inside, or looks whether he may be.
