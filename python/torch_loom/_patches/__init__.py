@@ -6,14 +6,32 @@ Each patch changes what happens to loom tensors only, and says why it is needed.
 
 import warnings
 
-from . import attention, compiler, dlpack, mixed_precision, opcheck, optimizers, processes
+from . import (
+    attention,
+    compiler,
+    dlpack,
+    mixed_precision,
+    opcheck,
+    optimizers,
+    processes,
+    settings,
+)
 
 __all__ = ["apply"]
 
 
 def apply() -> None:
     """Apply all patches. Call once."""
-    for module in (dlpack, processes, mixed_precision, opcheck, attention, compiler, optimizers):
+    for module in (
+        dlpack,
+        processes,
+        mixed_precision,
+        opcheck,
+        attention,
+        compiler,
+        optimizers,
+        settings,
+    ):
         try:
             module.apply()
         except (AttributeError, ImportError, TypeError) as error:  # another torch 2.13.x
