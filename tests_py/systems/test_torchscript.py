@@ -272,3 +272,57 @@ def test_a_frozen_module_has_folded_its_norm():
     torch._C._jit_pass_inline(frozen.graph)
     assert "batch_norm" not in str(frozen.graph)
     assert "conv2d" in str(frozen.graph)
+
+
+def pick(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+    return x[:, i] + x[i, 1:, None][0].T.sum()
+
+
+def put(x: torch.Tensor, i: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    x = x.clone()
+    x[i] = v
+    x[:, i] = v.T
+    x.index_put_([i], v, accumulate=True)
+    return x.index_put([i], v)
+
+
+def mask(x: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+    x = x.clone()
+    x[x > 4] = 0.5
+    x[m, m] = 2.0
+    return x + x[m].sum()
+
+
+def mixed(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+    return x[None, i, ..., 1] + torch.ops.aten._unsafe_index(x, [i, None])[0, 0]
+
+
+INDEXED = {
+    "pick": (pick, (torch.tensor([2, 0]),)),
+    "put": (put, (torch.tensor([2, 0]), torch.arange(8.0).view(2, 4))),
+    "mask": (mask, (torch.tensor([True, False, False, True]),)),
+    "mixed": (mixed, (torch.tensor([2, 0]),)),
+}
+
+
+@pytest.mark.parametrize("name", INDEXED)
+@pytest.mark.parametrize("traced", [False, True])
+def test_indexing_with_tensors(name, traced):
+    function, others = INDEXED[name]
+    x = torch.arange(16.0).view(4, 4)
+    arguments = [a.to(LOOM) for a in (x, *others)]
+    expected = function(x, *others)
+    function = torch.jit.trace(function, arguments) if traced else torch.jit.script(function)
+    for _ in range(3):  # the third call runs the optimised graph
+        result = function(*arguments)
+    assert result.is_loom
+    torch.testing.assert_close(result.cpu(), expected)
+
+
+def test_indices_in_a_saved_program():
+    stream = io.BytesIO()
+    torch.jit.save(torch.jit.script(pick), stream)
+    stream.seek(0)
+    x, i = torch.arange(16.0).view(4, 4), torch.tensor([2, 0])
+    loaded = torch.jit.load(stream)
+    torch.testing.assert_close(loaded(x.to(LOOM), i.to(LOOM)).cpu(), pick(x, i))

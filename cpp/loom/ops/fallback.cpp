@@ -19,6 +19,7 @@
 #include "loom/ops/device_output_scope.h"
 #include "loom/ops/fallback_report.h"
 #include "loom/ops/host_region.h"
+#include "loom/ops/tensor_lists.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -78,6 +79,7 @@ void call_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 }
 
 void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  settle_tensor_lists(op, *stack);
   if (try_defer(op, stack)) return;
   as_fallback(op, [&] {
     CpuArguments arguments(op, *stack);

@@ -3,6 +3,7 @@
 // on data; indices on the host are moved to the device, as on every accelerator. Then the operator
 // can be deferred like any other.
 #include "loom/ops/fallback.h"
+#include "loom/ops/tensor_lists.h"
 
 #include <ATen/DimVector.h>
 #include <ATen/core/ivalue.h>
@@ -68,7 +69,7 @@ void index(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const std::size_t first = stack->size() - op.schema().arguments().size();
   const at::Tensor self = (*stack)[first].toTensor();
   if (self.is_privateuseone()) {
-    (*stack)[first + 1] = plain_indices(self, (*stack)[first + 1].toOptionalTensorList());
+    (*stack)[first + 1] = plain_indices(self, optional_tensors((*stack)[first + 1]));
   }
   fallback(op, stack);
 }
@@ -79,7 +80,7 @@ void index_put(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const at::Tensor self = (*stack)[first].toTensor();
   const at::Tensor values = (*stack)[first + 2].toTensor();
   const bool accumulate = (*stack)[first + 3].toBool();
-  const auto indices = (*stack)[first + 1].toOptionalTensorList();
+  const auto indices = optional_tensors((*stack)[first + 1]);
   // self[mask] = value waits for nothing.
   if (self.is_privateuseone() && !accumulate && values.numel() == 1) {
     const auto mask = single_mask(self, indices);
