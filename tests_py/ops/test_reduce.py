@@ -4,6 +4,7 @@
 import pytest
 import torch
 from compare import agrees, gradients_agree, same_error
+from torch.utils._pytree import tree_leaves
 
 
 def numbers(*shape, dtype=torch.float32):
@@ -203,3 +204,79 @@ def test_sums_of_channels_last(dims, shape):
     for function in (torch.sum, torch.mean):
         for keepdim in (False, True):
             agrees(lambda t, f=function, k=keepdim: f(t, dims, keepdim=k), x)
+
+
+def holes(*shape):
+    x = numbers(*shape)
+    x[numbers(*shape) > 2] = float("nan")
+    return x
+
+
+# Absent and empty dimensions mean all to most reductions, none to some.
+REDUCTIONS = {
+    "sum": torch.sum,
+    "nansum": torch.nansum,
+    "mean": torch.mean,
+    "nanmean": torch.nanmean,
+    "amax": torch.amax,
+    "amin": torch.amin,
+    "any": torch.any,
+    "all": torch.all,
+    "logsumexp": torch.logsumexp,
+    "count_nonzero": lambda x, dim, keepdim: torch.count_nonzero(x, dim),
+    "var": torch.var,
+    "std": torch.std,
+    "std_mean": torch.std_mean,
+    "var_mean": torch.var_mean,
+    "norm": lambda x, dim, keepdim: torch.norm(x, 3, dim, keepdim),
+    "vector_norm": lambda x, dim, keepdim: torch.linalg.vector_norm(x, 2, dim, keepdim),
+    "aminmax": lambda x, dim, keepdim: torch.aminmax(x, keepdim=keepdim),
+    "argmax": lambda x, dim, keepdim: torch.argmax(x, None, keepdim),
+    "quantile": lambda x, dim, keepdim: torch.quantile(x, 0.4, None, keepdim),
+    "nanmedian": lambda x, dim, keepdim: torch.nanmedian(x),
+    "median": lambda x, dim, keepdim: torch.median(x),
+    "prod": lambda x, dim, keepdim: torch.prod(x),
+    "hash_tensor": lambda x, dim, keepdim: torch.hash_tensor(x, dim or (), keepdim=keepdim),
+}
+
+
+def outcome(function, x):
+    try:
+        return function(x)
+    except (RuntimeError, IndexError, TypeError) as error:
+        return str(error).splitlines()[0]
+
+
+@pytest.mark.filterwarnings(r"ignore:(std|var)\w*\(\). degrees of freedom")
+@pytest.mark.parametrize("name", REDUCTIONS)
+@pytest.mark.parametrize("keepdim", [False, True])
+@pytest.mark.parametrize("dim", [(), None], ids=str)
+def test_of_all_dimensions(name, dim, keepdim):
+    for x in (holes(2, 3), numbers(2, 3), numbers(), numbers(0), numbers(2, 0), numbers(300, 400)):
+        expected = outcome(lambda x: REDUCTIONS[name](x, dim, keepdim), x)
+        got = outcome(lambda x: REDUCTIONS[name](x, dim, keepdim), x.to("loom"))
+        if isinstance(expected, str):
+            assert got == expected
+            continue
+        for g, e in zip(tree_leaves(got), tree_leaves(expected), strict=True):
+            torch.testing.assert_close(g.cpu(), e, rtol=1e-4, atol=1e-4, equal_nan=True)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("dim", DIMS, ids=str)
+def test_sums_without_nan(shape, dim):
+    agrees(lambda x: torch.nansum(x, dim), holes(*shape))
+    agrees(lambda x: torch.nanmean(x, dim, keepdim=True), holes(*shape))
+
+
+def test_sums_without_nan_by_dtype_and_out():
+    for dtype in (torch.bfloat16, torch.float64, torch.int32, torch.bool):
+        agrees(lambda x: torch.nansum(x, 1), numbers(3, 4).to(dtype))
+        agrees(lambda x: torch.nansum(x), numbers(3, 4).to(dtype))
+    agrees(lambda x: torch.nansum(x, 0, dtype=torch.float64), holes(3, 4))
+    agrees(lambda x, o: torch.nansum(x, 0, out=o), holes(3, 4), torch.zeros(4).double())
+    same_error(lambda x: torch.nansum(x.to(torch.complex64)), numbers(3))
+    same_error(lambda x: torch.nansum(x, 2), numbers(3, 4))
+    same_error(
+        lambda x, o: torch.nansum(x, 0, dtype=torch.float64, out=o), holes(3, 4), torch.zeros(4)
+    )

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Reductions that ATen has no structured form of: variances and extrema of whole tensors.
+// Reductions that ATen has no structured form of: variances, sums without NaN, and extrema of whole
+// tensors.
 #include "loom/ops/policy/along_kept.h"
+#include "loom/ops/policy/in_parts.h"
 
 #include <ATen/native/ReduceOpsUtils.h>
 #include <ATen/ops/amax.h>
 #include <ATen/ops/amin.h>
+#include <ATen/ops/nansum_native.h>
+#include <ATen/ops/nansum_ops.h>
 #include <ATen/ops/std_native.h>
 #include <ATen/ops/std_ops.h>
 #include <ATen/ops/var_mean_native.h>
@@ -26,6 +30,33 @@ struct VarianceMeta : at::impl::MetaBase {
     const auto real = self.options().dtype(c10::toRealValueType(self.scalar_type()));
     set_output_raw_strided(0, shape, {}, real);
     if constexpr (kOutputs == 2) set_output_raw_strided(1, shape, {}, self.options());
+  }
+};
+
+struct NansumMeta : at::impl::MetaBase {
+  void meta(const at::Tensor& self, at::OptionalIntArrayRef dims, bool keepdim,
+            std::optional<c10::ScalarType> dtype) {
+    TORCH_CHECK(!self.is_complex(), "nansum on CPU does not support complex inputs");
+    // Without a dtype a given result decides, whatever it is.
+    const at::Tensor& given = maybe_get_output();
+    if (!dtype && given.defined()) dtype = given.scalar_type();
+    TORCH_CHECK(!given.defined() || given.scalar_type() == dtype,
+                "nansum: provided dtype must match dtype of result. Got ", given.scalar_type(),
+                " and ", *dtype, ".");
+    const c10::ScalarType to = at::native::get_dtype_from_self(self, dtype, true);
+    const auto mask = at::native::make_dim_mask(dims, self.dim());
+    set_output_raw_strided(0, at::native::shape_from_dim_mask(self, mask, keepdim), {},
+                           self.options().dtype(to));
+  }
+};
+
+struct Nansum {
+  static c10::ScalarType accumulator(c10::ScalarType dtype) { return Sum::accumulator(dtype); }
+  static void part(const at::Tensor& in, c10::IntArrayRef dims, bool keepdim, at::Tensor& to) {
+    at::native::nansum_out(in, dims, keepdim, to.scalar_type(), to);
+  }
+  static void combine(const at::Tensor& parts, double elements, at::Tensor& to) {
+    Sum::combine(parts, elements, to);
   }
 };
 
@@ -52,6 +83,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
              op::std_correction>(m);
   structured<VarianceMeta<2>, AlongKept<4>, op::var_mean_correction_out,
              at::native::var_mean_correction_out, op::var_mean_correction>(m);
+  structured<NansumMeta, InParts<Nansum, 2>, op::nansum_out, at::native::nansum_out, op::nansum>(m);
   m.impl("max", TORCH_FN(max));
   m.impl("min", TORCH_FN(min));
 }
