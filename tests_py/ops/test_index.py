@@ -174,3 +174,13 @@ def test_index_select_of_nothing_raises_what_cpu_raises():
             select(device)
         errors.append(type(raised.value))
     assert errors[0] is errors[1]
+
+
+@pytest.mark.parametrize("invert", [False, True])
+def test_whether_a_number_is_among_others(invert):
+    for number, others in ((5, indices(9, 6)), (5.0, numbers(30)), (2, indices(9, 3, 40))):
+        agrees(lambda x, n=number: torch.isin(n, x, invert=invert), others)
+        agrees(lambda x, n=number: torch.isin(x, n, invert=invert), others)
+    agrees(lambda x, o: torch.isin(5, x, out=o), indices(9, 6), torch.zeros(0, dtype=torch.bool))
+    agrees(lambda x: torch.isin(5, x, invert=invert), indices(9, 0))
+    same_error(lambda x: torch.isin(5j, x), indices(9, 6))

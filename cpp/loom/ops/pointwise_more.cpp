@@ -18,6 +18,7 @@
 #include <ATen/ops/hardtanh_backward_native.h>
 #include <ATen/ops/hardtanh_backward_ops.h>
 #include <ATen/ops/hardtanh_native.h>
+#include <ATen/ops/isin.h>
 #include <ATen/ops/isnan_native.h>
 #include <ATen/ops/logical_and_native.h>
 #include <ATen/ops/logical_and_ops.h>
@@ -165,6 +166,15 @@ at::Tensor& floor_divide_out(const at::Tensor& self, const at::Tensor& other, at
   return at::div_out(to, self, other, "floor");
 }
 
+at::Tensor is_in(const at::Scalar& number, const at::Tensor& test, bool unique, bool invert) {
+  return at::isin(native::wrapped_scalar_tensor(number, test.device()), test, unique, invert);
+}
+at::Tensor& is_in_out(const at::Scalar& number, const at::Tensor& test, bool unique, bool invert,
+                      at::Tensor& to) {
+  return at::isin_out(to, native::wrapped_scalar_tensor(number, test.device()), test, unique,
+                      invert);
+}
+
 using Binary = at::Tensor(const at::Tensor&, const at::Tensor&, const at::Scalar&);
 
 at::Tensor& clamp_at_zero(const at::Tensor& self, at::Tensor& to) {
@@ -207,6 +217,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("masked_fill_.Scalar", TORCH_FN(masked_fill_scalar));
   m.impl("masked_fill_.Tensor", TORCH_FN(masked_fill_tensor));
   // These are made of other operators.
+  m.impl("isin.Scalar_Tensor", TORCH_FN(is_in));
+  m.impl("isin.Scalar_Tensor_out", TORCH_FN(is_in_out));
   m.impl("relu", TORCH_FN(relu));
   m.impl("relu_", TORCH_FN(native::relu_));
   m.impl("isnan", TORCH_FN(native::isnan));
