@@ -7,6 +7,7 @@
 #include "loom/ops/deferred_command.h"
 #include "loom/ops/deferred_plan.h"
 #include "loom/ops/empty.h"
+#include "loom/ops/overlap.h"
 
 #include <ATen/PythonTorchFunctionTLS.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -229,7 +230,7 @@ bool try_defer(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   for (std::size_t i = 0; i < count; ++i) {
     if (!operands.add((*stack)[first + i], plan.writes[i])) return false;
   }
-  if (!operands.device()) return false;
+  if (!operands.device() || arguments_overlap({&(*stack)[first], count}, plan.writes)) return false;
 
   MetaArguments meta;
   torch::jit::Stack inferred;

@@ -9,6 +9,8 @@
 
 #include <span>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 
 namespace torch {
 class Library;
@@ -20,6 +22,17 @@ namespace loom::ops {
 /// waits for the streams of its operands, runs it on the host over the same memory, and counts that
 /// (fallback_report.h). Leaves the results on the stack.
 void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+
+/// The same for a kernel with a signature. Results are the arguments that the operator writes, so
+/// `Result` is a reference to them, or several.
+template <class Result, class... Argument>
+Result call_fallback(const char* name, const char* overload,
+                     std::type_identity_t<Argument>... arguments) {
+  return c10::impl::BoxedKernelWrapper<Result(Argument...)>::call(
+      c10::BoxedKernel::makeFromFunction<&fallback>(),
+      c10::Dispatcher::singleton().findSchemaOrThrow(name, overload), c10::DispatchKeySet(),
+      std::forward<Argument>(arguments)...);
+}
 
 /// Runs `body`, which runs the operator on the host: obeys LOOM_FALLBACK, and counts it.
 void as_fallback(const c10::OperatorHandle& op, c10::function_ref<void()> body);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Pointwise operators for which ATen has no structured form: their shape inference is here.
+#include "loom/ops/fallback.h"
 #include "loom/ops/policy/fused.h"
 
 #include <ATen/ExpandUtils.h>
@@ -100,8 +101,12 @@ void check_mask(const at::Tensor& self, const at::Tensor& mask) {
   TORCH_CHECK(self.device() == mask.device() || mask.dim() == 0,
               "expected self and mask to be on the same device, but got mask on ", mask.device(),
               " and self on ", self.device());
-  at::assert_no_internal_overlap(self);
   at::assert_no_partial_overlap(self, mask);
+}
+
+/// Deprecated, with a warning, but done: element after element.
+bool overlaps_itself(const at::Tensor& self) {
+  return at::has_internal_overlap(self) == at::MemOverlap::Yes;
 }
 
 template <class Value>
@@ -128,6 +133,10 @@ bool record_masked_fill(const at::Tensor& self, const at::Tensor& mask, const at
 }
 
 at::Tensor& masked_fill_scalar(at::Tensor& self, const at::Tensor& mask, const at::Scalar& value) {
+  if (overlaps_itself(self)) [[unlikely]] {
+    return call_fallback<at::Tensor&, at::Tensor&, const at::Tensor&, const at::Scalar&>(
+        "aten::masked_fill_", "Scalar", self, mask, value);
+  }
   check_mask(self, mask);
   if (record_masked_fill(self, mask, value)) return self;
   return launch_masked_fill(self, mask, value);
@@ -137,6 +146,10 @@ at::Tensor& masked_fill_tensor(at::Tensor& self, const at::Tensor& mask, const a
   TORCH_CHECK(value.dim() == 0,
               "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with ",
               value.dim(), " dimension(s).");
+  if (overlaps_itself(self)) [[unlikely]] {
+    return call_fallback<at::Tensor&, at::Tensor&, const at::Tensor&, const at::Tensor&>(
+        "aten::masked_fill_", "Tensor", self, mask, value);
+  }
   check_mask(self, mask);
   return launch_masked_fill(self, mask, value);
 }
