@@ -88,19 +88,23 @@ void copy_bits(const at::Tensor& from, const at::Tensor& to) {
 CpuArguments::CpuArguments(const c10::OperatorHandle& op, const torch::jit::Stack& stack)
     : op_(op), output_device_(c10::kPrivateUse1, -1) {
   const auto arguments = torch::jit::last(stack, op.schema().arguments().size());
-  bool mixed = false;
-  for (const c10::IValue& argument : arguments) look_at(argument, mixed);
+  for (const c10::IValue& argument : arguments) look_at(argument);
   if (output_device_.index() < 0) output_device_ = to_c10(current_device());
   devices_.insert(output_device_.index());
-  if ((!mixed && devices_.size() == 1) || may_mix_devices(op.operator_name().name)) return;
-  for (const c10::IValue& argument : arguments) {
-    if (!argument.isTensor()) continue;
-    const at::Tensor& tensor = argument.toTensor();
-    if (!tensor.defined() || tensor.device() == output_device_) continue;
-    if (tensor.device().is_cpu() && tensor.dim() == 0) continue;
-    c10::impl::common_device_check_failure(output_device_, tensor, op.operator_name().name.c_str(),
-                                           "an operand");
-  }
+  if (may_mix_devices(op.operator_name().name)) return;
+  for (std::size_t i = 0; i < arguments.size(); ++i) check_device(arguments[i], i);
+}
+
+void CpuArguments::check_device(const c10::IValue& value, std::size_t argument) const {
+  if (!value.isTensor()) return;
+  const at::Tensor& tensor = value.toTensor();
+  if (!tensor.defined() || tensor.device() == output_device_) return;
+  const c10::Argument& declared = op_.schema().arguments()[argument];
+  const bool written = declared.alias_info() != nullptr && declared.alias_info()->isWrite();
+  // A host number may be read.
+  if (tensor.device().is_cpu() && tensor.dim() == 0 && !written) return;
+  c10::impl::common_device_check_failure(output_device_, tensor, op_.operator_name().name.c_str(),
+                                         declared.name().c_str());
 }
 
 CpuArguments::~CpuArguments() {
@@ -110,22 +114,20 @@ CpuArguments::~CpuArguments() {
   generator.set_state(saved_generator_state_);
 }
 
-void CpuArguments::look_at(const at::Tensor& tensor, bool& mixed) {
-  if (!tensor.defined()) return;
-  if (tensor.device().is_cpu() && tensor.dim() > 0) mixed = true;
-  if (!tensor.is_privateuseone()) return;
+void CpuArguments::look_at(const at::Tensor& tensor) {
+  if (!tensor.defined() || !tensor.is_privateuseone()) return;
   devices_.insert(tensor.device().index());
   if (output_device_.index() < 0) output_device_ = tensor.device();
 }
 
-void CpuArguments::look_at(const c10::IValue& value, bool& mixed) {
+void CpuArguments::look_at(const c10::IValue& value) {
   if (value.isTensor()) {
-    look_at(value.toTensor(), mixed);
+    look_at(value.toTensor());
   } else if (value.isTensorList()) {
-    for (const at::Tensor& tensor : value.toTensorList()) look_at(tensor, mixed);
+    for (const at::Tensor& tensor : value.toTensorList()) look_at(tensor);
   } else if (value.isOptionalTensorList()) {
     for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorList()) {
-      if (tensor) look_at(*tensor, mixed);
+      if (tensor) look_at(*tensor);
     }
   } else if (value.isDevice() && value.toDevice().is_privateuseone()) {
     output_device_ = to_c10(resolve_device(value.toDevice().index(), "device"));

@@ -44,8 +44,9 @@ class CpuArguments {
     at::QuantizerPtr quantizer = {};  // that `cpu` was given
   };
 
-  void look_at(const c10::IValue& value, bool& mixed);
-  void look_at(const at::Tensor& tensor, bool& mixed);
+  void look_at(const c10::IValue& value);
+  void look_at(const at::Tensor& tensor);
+  void check_device(const c10::IValue& value, std::size_t argument) const;
 
   c10::IValue to_cpu(const c10::IValue& value, const c10::Argument& argument);
   at::Tensor to_cpu(const at::Tensor& tensor);

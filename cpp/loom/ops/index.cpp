@@ -3,11 +3,13 @@
 // so it is reported at the next synchronisation.
 #include "loom/ops/empty.h"
 #include "loom/ops/launch.h"
+#include "loom/ops/structured_meta.h"
 
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/embedding_dense_backward_native.h>
 #include <ATen/ops/index_select_native.h>
+#include <ATen/ops/index_select_ops.h>
 #include <c10/core/WrapDimMinimal.h>
 #include <c10/util/accumulate.h>
 #include <torch/library.h>
@@ -118,6 +120,7 @@ void launch_index_select(const at::Tensor& output, const at::Tensor& self, std::
 }
 
 at::Tensor index_select(const at::Tensor& self, std::int64_t dim, const at::Tensor& index) {
+  detail::check_same_device<at::_ops::index_select>(self, dim, index);
   dim = c10::maybe_wrap_dim(dim, self.dim());
   check_index_select(self, dim, index);
   at::Tensor output = empty(selected_sizes(self, dim, index), self.scalar_type(), self.device());
@@ -127,6 +130,7 @@ at::Tensor index_select(const at::Tensor& self, std::int64_t dim, const at::Tens
 
 at::Tensor& index_select_out(const at::Tensor& self, std::int64_t dim, const at::Tensor& index,
                              at::Tensor& output) {
+  detail::check_same_device<at::_ops::index_select_out>(self, dim, index, output);
   dim = c10::maybe_wrap_dim(dim, self.dim());
   check_index_select(self, dim, index);
   TORCH_CHECK(self.scalar_type() == output.scalar_type(),

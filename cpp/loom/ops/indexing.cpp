@@ -7,6 +7,7 @@
 
 #include <ATen/DimVector.h>
 #include <ATen/core/ivalue.h>
+#include <ATen/core/op_registration/adaption.h>
 #include <ATen/native/IndexingUtils.h>
 #include <torch/library.h>
 
@@ -64,14 +65,32 @@ std::optional<at::Tensor> single_mask(const at::Tensor& self,
   return mask->reshape(sizes);
 }
 
+void check_output(const at::Tensor& self, const at::Tensor& output) {
+  if (output.device() == self.device()) return;
+  c10::impl::common_device_check_failure(self.device(), output, "index", "out");
+}
+
 // (self, indices, ...)
 void index(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  const std::size_t first = stack->size() - op.schema().arguments().size();
+  const auto& arguments = op.schema().arguments();
+  const std::size_t first = stack->size() - arguments.size();
   const at::Tensor self = (*stack)[first].toTensor();
+  if (arguments.back().is_out()) check_output(self, stack->back().toTensor());
   if (self.is_privateuseone()) {
     (*stack)[first + 1] = plain_indices(self, optional_tensors((*stack)[first + 1]));
   }
   fallback(op, stack);
+}
+
+// Indices may be on the host, values only if they are a number.
+void check_values(const at::Tensor& self, const at::Tensor& values, bool accumulate) {
+  if (!self.is_privateuseone() || values.device() == self.device()) return;
+  if (values.is_cpu() && values.dim() == 0) return;
+  TORCH_CHECK(!accumulate, "expected device ", self.device(), " but got device ", values.device(),
+              " for value tensor");
+  TORCH_CHECK(false,
+              "Expected all tensors to be on the same device, but found at least two devices, ",
+              self.device(), " and ", values.device(), "!");
 }
 
 // (self, indices, values, accumulate, ...)
@@ -81,6 +100,7 @@ void index_put(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const at::Tensor values = (*stack)[first + 2].toTensor();
   const bool accumulate = (*stack)[first + 3].toBool();
   const auto indices = optional_tensors((*stack)[first + 1]);
+  check_values(self, values, accumulate);
   // self[mask] = value waits for nothing.
   if (self.is_privateuseone() && !accumulate && values.numel() == 1) {
     const auto mask = single_mask(self, indices);

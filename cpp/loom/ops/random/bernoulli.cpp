@@ -2,11 +2,13 @@
 // bernoulli_ and its variants.
 #include "loom/ops/random/fill.h"
 #include "loom/ops/random/random_ops.h"
+#include "loom/ops/structured_meta.h"
 
 #include <ATen/Dispatch.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/DistributionTemplates.h>
+#include <ATen/ops/bernoulli_ops.h>
 
 namespace loom::ops::random {
 namespace {
@@ -103,6 +105,7 @@ at::Tensor& bernoulli_float_(at::Tensor& self, double p, OptionalGenerator gener
 }
 
 at::Tensor& bernoulli_out(const at::Tensor& self, OptionalGenerator generator, at::Tensor& result) {
+  ops::detail::check_same_device<at::_ops::bernoulli_out>(self, generator, result);
   return templates::bernoulli_out_impl<BernoulliKernel, Any>(result, self, std::move(generator));
 }
 

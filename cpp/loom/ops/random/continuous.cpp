@@ -3,10 +3,12 @@
 // the arguments, so that they fail as on cpu, and call the kernels below.
 #include "loom/ops/random/fill.h"
 #include "loom/ops/random/random_ops.h"
+#include "loom/ops/structured_meta.h"
 
 #include <ATen/Dispatch.h>
 #include <ATen/OpMathType.h>
 #include <ATen/native/DistributionTemplates.h>
+#include <ATen/ops/normal_ops.h>
 
 #include <cmath>
 #include <limits>
@@ -138,16 +140,19 @@ at::Tensor normal_tensor_tensor(const at::Tensor& mean, const at::Tensor& std,
 
 at::Tensor& normal_tensor_float_out(const at::Tensor& mean, double std, OptionalGenerator generator,
                                     at::Tensor& result) {
+  ops::detail::check_same_device<at::_ops::normal_Tensor_float_out>(mean, std, generator, result);
   return templates::normal_out_impl<NormalKernel, Any>(result, mean, std, std::move(generator));
 }
 
 at::Tensor& normal_float_tensor_out(double mean, const at::Tensor& std, OptionalGenerator generator,
                                     at::Tensor& result) {
+  ops::detail::check_same_device<at::_ops::normal_float_Tensor_out>(mean, std, generator, result);
   return templates::normal_out_impl<NormalKernel, Any>(result, mean, std, std::move(generator));
 }
 
 at::Tensor& normal_tensor_tensor_out(const at::Tensor& mean, const at::Tensor& std,
                                      OptionalGenerator generator, at::Tensor& result) {
+  ops::detail::check_same_device<at::_ops::normal_Tensor_Tensor_out>(mean, std, generator, result);
   return templates::normal_out_impl<NormalKernel, Any>(result, mean, std, std::move(generator));
 }
 
