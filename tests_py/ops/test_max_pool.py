@@ -65,3 +65,44 @@ def test_other_layouts(how):
     for a, e in zip(actual, expected, strict=True):
         assert a.stride() == e.stride()
         torch.testing.assert_close(a.cpu(), e, rtol=0, atol=0)
+
+
+POOLS = {
+    "max_pool3d": lambda x: F.max_pool3d(x, 2),
+    "max_pool3d with places": lambda x: F.max_pool3d(x, 2, return_indices=True)[1],
+    "avg_pool3d": lambda x: F.avg_pool3d(x, 2),
+    "adaptive_max_pool3d": lambda x: F.adaptive_max_pool3d(x, 2),
+    "adaptive_avg_pool3d": lambda x: F.adaptive_avg_pool3d(x, 2),
+    "fractional_max_pool3d": lambda x: torch.ops.aten.fractional_max_pool3d(
+        x, 2, 2, torch.full((1 if x.dim() == 4 else len(x), x.shape[-4], 3), 0.5, device=x.device)
+    )[0],
+    "upsample_nearest3d": lambda x: F.interpolate(x if x.dim() == 5 else x[None], scale_factor=2),
+}
+
+
+@pytest.mark.parametrize("name", POOLS)
+@pytest.mark.parametrize("batch", [None, 1, 2])
+@pytest.mark.parametrize("sizes", [(2, 4, 4, 4), (1, 4, 4, 4), (3, 6, 4, 5)])
+@pytest.mark.parametrize("last", [False, True])
+def test_layout_of_volumes(name, batch, sizes, last):
+    x = torch.rand(batch or 1, *sizes)
+    if last:
+        x = x.to(memory_format=torch.channels_last_3d)
+    if batch is None:
+        x = x[0]
+    got = POOLS[name](x.to("loom"))
+    expected = POOLS[name](x)
+    assert got.stride() == expected.stride()
+    torch.testing.assert_close(got.cpu(), expected)
+
+
+def test_gradient_of_unbatched_volumes_channels_last():
+    def gradient(device):
+        x = torch.arange(128.0).sin().view(1, 2, 4, 4, 4)
+        x = x.to(device, memory_format=torch.channels_last_3d)[0].requires_grad_()
+        (F.max_pool3d(x, 2) * 2).sum().backward()
+        return x.grad
+
+    got, expected = gradient("loom"), gradient("cpu")
+    assert got.stride() == expected.stride()
+    torch.testing.assert_close(got.cpu(), expected)

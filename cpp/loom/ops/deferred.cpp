@@ -9,9 +9,11 @@
 #include "loom/ops/empty.h"
 #include "loom/ops/overlap.h"
 
+#include <ATen/DimVector.h>
 #include <ATen/PythonTorchFunctionTLS.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/CPUAllocator.h>
+#include <c10/core/MemoryFormat.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <algorithm>
@@ -184,8 +186,29 @@ bool fits(const c10::IValue& given, const c10::IValue& inferred) {
   return device.dim() == 1 && device.numel() == 0 && wanted.dim() == 1;
 }
 
+/// Strides of four dimensions that are channels last beside a batch of one.
+at::DimVector last_without_batch(c10::IntArrayRef sizes) {
+  at::DimVector batch{1};
+  batch.append(sizes.begin(), sizes.end());
+  const auto strides = c10::get_channels_last_strides_3d(batch);
+  return {strides.begin() + 1, strides.end()};
+}
+
+bool is_last_without_batch(const at::Tensor& tensor) {
+  if (tensor.dim() != 4 || tensor.is_contiguous()) return false;
+  const at::DimVector strides = last_without_batch(tensor.sizes());
+  for (std::int64_t d = 0; d < 4; ++d) {
+    if (tensor.size(d) != 1 && tensor.stride(d) != strides[d]) return false;
+  }
+  return true;
+}
+
 /// Gives a new tensor the memory format of another one.
-void follow_format(const at::Tensor& other, const at::Tensor& result) {
+void follow_format(const at::Tensor& other, const at::Tensor& result, bool volumes) {
+  if (volumes && is_last_without_batch(other)) {
+    return result.unsafeGetTensorImpl()->set_sizes_and_strides(result.sizes(),
+                                                               last_without_batch(result.sizes()));
+  }
   const c10::MemoryFormat format = other.suggest_memory_format();
   if (format != c10::MemoryFormat::Contiguous && result.dim() == other.dim()) {
     result.unsafeGetTensorImpl()->empty_tensor_restride(format);
@@ -267,7 +290,9 @@ bool try_defer(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     at::Tensor result;
     if (like.defined()) {
       result = empty_strided(like.sizes(), like.strides(), like.scalar_type(), *operands.device());
-      if (plan.follows_format) follow_format((*stack)[first].toTensor(), result);
+      if (plan.follows_format) {
+        follow_format((*stack)[first].toTensor(), result, plan.takes_volumes);
+      }
     }
     all_defined = all_defined && result.defined();
     new_results.emplace_back(result, /*writes=*/true);

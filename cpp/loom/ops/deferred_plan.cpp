@@ -52,6 +52,10 @@ constexpr std::array<std::string_view, 4> kFollowsFormat = {
     "aten::max_unpool2d", "aten::max_unpool3d", "aten::reflection_pad2d",
     "aten::reflection_pad2d_backward"};
 
+// The same for (channels, depth, height, width), too, which beside a batch would be channels last.
+constexpr std::array<std::string_view, 1> kFollowsFormatOfVolumes = {
+    "aten::max_pool3d_with_indices"};
+
 // Operators that are tagged as depending on data because of masks, which have been made indices of
 // before they come here (indexing.cpp).
 constexpr std::array<std::string_view, 1> kIndexing = {"aten::index"};
@@ -157,7 +161,8 @@ DeferredPlan make_plan(const c10::OperatorHandle& op) {
   if (!name.starts_with("aten::")) return plan;
   if (contains(kExcluded, name)) return plan;
   plan.infers = !contains(kNothingInferred, name);
-  plan.follows_format = contains(kFollowsFormat, name);
+  plan.takes_volumes = contains(kFollowsFormatOfVolumes, name);
+  plan.follows_format = plan.takes_volumes || contains(kFollowsFormat, name);
   if (!op.hasKernelForDispatchKey(c10::DispatchKey::CPU)) return plan;
   if (plan.infers && !op.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta)) return plan;
   const auto& forms = overloads().of(name);  // not every form has the tags that belong to all

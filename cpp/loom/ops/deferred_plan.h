@@ -18,6 +18,7 @@ struct DeferredPlan {
 
   bool possible = false;
   bool follows_format = false;  ///< new results take the first argument's memory format
+  bool takes_volumes = false;   ///< ... which has five dimensions, if need be with a batch of one
   bool infers = true;           ///< false: there is nothing to infer
   /// For each result: the argument that it is (in place, out=), or kNew.
   std::vector<int> result_of;
