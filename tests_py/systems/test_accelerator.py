@@ -75,6 +75,29 @@ def test_capability():
     assert {torch.float32, torch.bfloat16, torch.int64} <= set(capability["supported_dtypes"])
 
 
+@pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
+@pytest.mark.filterwarnings("ignore:Casting complex values to real discards the imaginary part")
+def test_every_supported_data_type_is_made_and_converted():
+    supported = torch.accelerator.get_device_capability()["supported_dtypes"]
+    for dtype in supported:
+        made = torch.tensor([1, 2], dtype=torch.float32).to(dtype)
+        x = torch.tensor([1, 2], dtype=dtype, device="loom")
+        assert x.cpu().view(torch.uint8).tolist() == made.view(torch.uint8).tolist()
+        assert x.clone().dtype == torch.zeros(2, dtype=dtype, device="loom").dtype == dtype
+        for other in supported:
+            got = x.to(other).cpu()
+            assert got.view(torch.uint8).tolist() == made.to(other).view(torch.uint8).tolist()
+
+
+def test_data_types_that_are_names_only_are_not_supported():
+    supported = torch.accelerator.get_device_capability()["supported_dtypes"]
+    others = {x for x in vars(torch).values() if isinstance(x, torch.dtype)} - set(supported)
+    assert {torch.uint1, torch.int4, torch.bits8, torch.qint8, torch.float4_e2m1fn_x2} <= others
+    for dtype in others:
+        with pytest.raises((RuntimeError, TypeError, NotImplementedError)):
+            torch.tensor([1, 2], dtype=dtype, device="loom").to(torch.float32).tolist()
+
+
 def test_another_device_type_is_refused():
     with pytest.raises(ValueError, match="cuda"):
         torch.accelerator.synchronize("cuda")

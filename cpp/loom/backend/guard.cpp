@@ -9,6 +9,9 @@
 
 #include <c10/util/Exception.h>
 
+#include <array>
+#include <cstdint>
+
 namespace loom {
 namespace {
 
@@ -48,7 +51,35 @@ c10::DeviceIndex GuardImpl::deviceCount() const noexcept { return device_count_o
 
 c10::DeviceCapability GuardImpl::getDeviceCapability(c10::Device device) const {
   static_cast<void>(resolve_device(device, "get_device_capability"));
-  return {};  // kernels are the CPU's, which take every dtype
+  // Tensors of these can be made, and converted to each of the others. Quantized tensors need
+  // more than a dtype, and of bits, integers below a byte and float4 there is nothing but names.
+  constexpr std::array kSupported = {c10::kIndex_Bool,
+                                     c10::kIndex_Byte,
+                                     c10::kIndex_Char,
+                                     c10::kIndex_Short,
+                                     c10::kIndex_Int,
+                                     c10::kIndex_Long,
+                                     c10::kIndex_UInt16,
+                                     c10::kIndex_UInt32,
+                                     c10::kIndex_UInt64,
+                                     c10::kIndex_Half,
+                                     c10::kIndex_BFloat16,
+                                     c10::kIndex_Float,
+                                     c10::kIndex_Double,
+                                     c10::kIndex_ComplexHalf,
+                                     c10::kIndex_ComplexFloat,
+                                     c10::kIndex_ComplexDouble,
+                                     c10::kIndex_Float8_e5m2,
+                                     c10::kIndex_Float8_e4m3fn,
+                                     c10::kIndex_Float8_e8m0fnu,
+                                     c10::kIndex_Float8_e5m2fnuz,
+                                     c10::kIndex_Float8_e4m3fnuz};
+  c10::DeviceCapability capability;
+  capability.capability_data.capability_bits = 0;
+  for (const c10::ScalarTypeIndex dtype : kSupported) {
+    capability.capability_data.capability_bits |= std::uint64_t{1} << dtype;
+  }
+  return capability;
 }
 
 void GuardImpl::synchronizeDevice(c10::DeviceIndex device_index) const {
