@@ -2,8 +2,11 @@
 """Libraries that choose devices by name: imported as ever, and told of loom."""
 
 import textwrap
+from pathlib import Path
 
 import pytest
+
+from torch_loom import integrations
 
 # A library that chooses a device as accelerate does.
 CHOOSES = """
@@ -28,12 +31,15 @@ ASKS = """
 def library(tmp_path):
     """Write a stand-in for accelerate; answers with the folder to put on Python's path."""
 
-    def write(source, choice="cpu"):
+    def write(source, choice="cpu", version="1.15.0"):
         package = tmp_path / "accelerate"
         package.mkdir()
         (package / "__init__.py").touch()
         source = textwrap.dedent(source).replace("CHOICE", repr(choice))
         (package / "state.py").write_text(source)
+        metadata = tmp_path / f"accelerate-{version}.dist-info"
+        metadata.mkdir()
+        (metadata / "METADATA").write_text(f"Name: accelerate\nVersion: {version}\n")
         return str(tmp_path)
 
     return write
@@ -80,7 +86,39 @@ def test_another_version_of_a_library_is_imported_with_a_warning(library, check)
         )
     )
     assert "torch-loom: accelerate.state does not choose loom by itself" in done.err
+    assert "set ACCELERATE_TORCH_DEVICE=loom" in done.err
     assert done.out.split() == ["1.0"]
+
+
+@pytest.mark.parametrize("version", ["2.0.0", "0.34.2", "10.1"])
+def test_versions_that_are_not_known_are_left_alone(version, library, check):
+    done = check(program(library(CHOOSES, version=version), "import torch", ASKS))
+    assert done.out.split() == ["cpu"]
+    assert f"torch-loom: expected accelerate 1.*, got {version}, left as it is" in done.err
+    assert "set ACCELERATE_TORCH_DEVICE=loom" in done.err
+
+
+def test_a_module_that_is_loaded_again_is_patched_again(library, check):
+    done = check(
+        program(
+            library(CHOOSES),
+            """
+            import importlib, torch
+            from accelerate import state
+            importlib.reload(state)
+            """,
+            ASKS,
+        )
+    )
+    assert done.out.split() == ["loom"]
+
+
+def test_every_patch_is_a_function_of_this_package():
+    for library in integrations._LIBRARIES:
+        for patch in library.patches.values():
+            file, _, function = patch.partition(":")
+            source = Path(integrations.__file__).parent / f"{file}.py"
+            assert f"def {function}(" in source.read_text(), patch
 
 
 def test_no_library_is_imported_for_loom(check):
@@ -88,7 +126,10 @@ def test_no_library_is_imported_for_loom(check):
         """
         import sys, torch
         torch.ones(1, device="loom")
-        for name in ("accelerate", "lightning", "safetensors", "transformers"):
-            assert name not in sys.modules, name
+        from torch_loom import integrations
+        for library in integrations._LIBRARIES:
+            for module, patch in library.patches.items():
+                assert module.partition(".")[0] not in sys.modules, module
+                assert f"torch_loom.integrations.{patch.partition(':')[0]}" not in sys.modules
         """
     )

@@ -5,30 +5,56 @@
 and end at the cpu. Each patch changes that end only: what the user asks for comes first, and a
 program in which loom is not torch's accelerator goes its usual way. A program that imports none of
 them pays nothing: a file of this package is loaded when its library is imported, never before.
+
+What each library does with loom, and what a user writes where it does nothing: docs/libraries.md.
 """
 
 from . import import_hook
+from .import_hook import Library
 
 __all__ = ["apply"]
 
-# The module whose import is waited for, and the function of which file here patches it.
-_PATCHES = {
-    "safetensors": "safetensors:patch",
-    "accelerate.state": "accelerate:patch_state",
-    "accelerate.utils.modeling": "accelerate:patch_modeling",
-    "accelerate.utils.memory": "accelerate:patch_memory",
-    "accelerate.checkpointing": "accelerate:patch_checkpointing",
-    "accelerate.accelerator": "accelerate:patch_accelerator",
-    "transformers.training_args": "transformers:patch_training_args",
-    "transformers.pipelines.base": "transformers:patch_pipelines",
-    "transformers.trainer": "transformers:patch_trainer",
-    "transformers.integrations.accelerate": "transformers:patch_accelerate",
-    "transformers.modeling_utils": "transformers:patch_modeling_utils",
-    "transformers.cache_utils": "transformers:patch_cache_utils",
-    "lightning.pytorch.trainer.connectors.accelerator_connector": "lightning:patch",
-}
+_LIBRARIES = (
+    Library(
+        "safetensors",
+        versions=("0",),
+        without="load files to the cpu and move the tensors",
+        patches={"safetensors": "safetensors:patch"},
+    ),
+    Library(
+        "accelerate",
+        versions=("1",),
+        without='set ACCELERATE_TORCH_DEVICE=loom, and name "loom" in device maps',
+        patches={
+            "accelerate.state": "accelerate:patch_state",
+            "accelerate.utils.modeling": "accelerate:patch_modeling",
+            "accelerate.utils.memory": "accelerate:patch_memory",
+            "accelerate.checkpointing": "accelerate:patch_checkpointing",
+            "accelerate.accelerator": "accelerate:patch_accelerator",
+        },
+    ),
+    Library(
+        "transformers",
+        versions=("5",),
+        without='name device="loom" for pipelines, and move models with model.to("loom")',
+        patches={
+            "transformers.training_args": "transformers:patch_training_args",
+            "transformers.pipelines.base": "transformers:patch_pipelines",
+            "transformers.trainer": "transformers:patch_trainer",
+            "transformers.integrations.accelerate": "transformers:patch_accelerate",
+            "transformers.modeling_utils": "transformers:patch_modeling_utils",
+            "transformers.cache_utils": "transformers:patch_cache_utils",
+        },
+    ),
+    Library(
+        "lightning",
+        versions=("2",),
+        without="the Trainer and Fabric run on the cpu",
+        patches={"lightning.pytorch.trainer.connectors.accelerator_connector": "lightning:patch"},
+    ),
+)
 
 
 def apply() -> None:
     """Patch the libraries that are there, and the others when they come. Call once."""
-    import_hook.install(_PATCHES)
+    import_hook.install(_LIBRARIES)

@@ -1,49 +1,94 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A finder in front of Python's own that patches modules of a table as they are imported."""
+"""A finder in front of Python's own that patches modules of libraries as they are imported."""
 
 import importlib
 import importlib.abc
 import importlib.machinery
+import importlib.metadata
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-__all__ = ["install"]
+__all__ = ["Library", "install"]
 
 
-def install(patches: Mapping[str, str]) -> None:
-    """Patch the modules that are imported, and the others when they are.
+@dataclass(frozen=True, eq=False)
+class Library:
+    """A library, and what in it is patched."""
 
-    Args:
-        patches: for the name of a module, the file beside this one and the function in it that
-            takes the module: ``"file:function"``.
-    """
-    sys.meta_path.insert(0, _Finder(patches))
+    distribution: str
+    """Its name on PyPI."""
+    versions: tuple[str, ...]
+    """Beginnings of the versions that the patches were made for. Others are left alone."""
+    without: str
+    """What a user does, or gets, without the patches."""
+    patches: Mapping[str, str]
+    """For a module, the file beside this one and the function in it that takes the module."""
 
 
-def _patch(module: ModuleType, patch: str) -> None:
-    file, _, function = patch.partition(":")
+def install(libraries: Iterable[Library]) -> None:
+    """Patch the modules that are imported, and the others when they are."""
+    sys.meta_path.insert(0, _Finder(_Patches(libraries)))
+
+
+class _Patches:
+    """Patches modules, and says which it leaves alone, and why."""
+
+    def __init__(self, libraries: Iterable[Library]) -> None:
+        self._libraries = {module: library for library in libraries for module in library.patches}
+        self._known: dict[Library, bool] = {}
+
+    def __contains__(self, module: str) -> bool:
+        return module in self._libraries
+
+    def imported(self) -> list[str]:
+        return [name for name in self._libraries if name in sys.modules]
+
+    def apply(self, module: ModuleType) -> None:
+        library = self._libraries[module.__name__]
+        if library not in self._known:
+            self._known[library] = _knows(library)
+        if not self._known[library]:
+            return
+        file, _, function = library.patches[module.__name__].partition(":")
+        try:
+            getattr(importlib.import_module(f".{file}", __package__), function)(module)
+        except Exception as error:  # a version that differs: it works as without loom
+            _warn(f"{module.__name__} does not choose loom by itself: {error!r}", library)
+
+
+def _knows(library: Library) -> bool:
     try:
-        getattr(importlib.import_module(f".{file}", __package__), function)(module)
-    except Exception as error:  # another version of the library: it works as without loom
-        warnings.warn(
-            f"torch-loom: {module.__name__} does not choose loom by itself: {error!r}",
-            stacklevel=2,
-        )
+        version = importlib.metadata.version(library.distribution)
+    except importlib.metadata.PackageNotFoundError:  # from a checkout, perhaps
+        return True
+    if any(f"{version}.".startswith(f"{known}.") for known in library.versions):
+        return True
+    versions = " or ".join(f"{known}.*" for known in library.versions)
+    _warn(f"expected {library.distribution} {versions}, got {version}, left as it is", library)
+    return False
+
+
+def _warn(what: str, library: Library) -> None:
+    warnings.warn(
+        f"torch-loom: {what}. To use {library.distribution} with loom: {library.without}",
+        stacklevel=2,
+    )
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds the modules of the table where Python finds them, and has them patched.
+    """Finds modules where Python finds them, and has them patched.
 
     A module may be in the middle of its own import when loom is registered: it was the first to
     import torch. It is patched when something else is imported after it.
     """
 
-    def __init__(self, patches: Mapping[str, str]) -> None:
+    def __init__(self, patches: _Patches) -> None:
         self._patches = patches
-        self._imported = [name for name in patches if name in sys.modules]
+        self._imported = patches.imported()
         self._patch_finished()
 
     def _patch_finished(self) -> None:
@@ -55,28 +100,27 @@ class _Finder(importlib.abc.MetaPathFinder):
             if getattr(module.__spec__, "_initializing", False):
                 self._imported.append(name)
             else:
-                _patch(module, self._patches[name])
+                self._patches.apply(module)
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         if self._imported:
             self._patch_finished()
-        patch = self._patches.get(fullname)
-        if patch is None:
+        if fullname not in self._patches:
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
         if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader, patch)
+            spec.loader = _Loader(spec.loader, self._patches)
         return spec
 
 
 class _Loader(importlib.abc.Loader):
     """Loads as another loader does, then patches the module."""
 
-    def __init__(self, loader: Any, patch: str) -> None:
+    def __init__(self, loader: Any, patches: _Patches) -> None:
         self._loader = loader
-        self._patch = patch
+        self._patches = patches
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
         module: ModuleType | None = self._loader.create_module(spec)
@@ -88,4 +132,4 @@ class _Loader(importlib.abc.Loader):
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
         self._loader.exec_module(module)
-        _patch(module, self._patch)
+        self._patches.apply(module)
