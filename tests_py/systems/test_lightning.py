@@ -176,3 +176,48 @@ def test_fabric_trains_on_loom(precision):
 def test_devices_that_do_not_exist_are_refused(tmp_path):
     with pytest.raises(ValueError, match="expected some of the 2 loom devices, got \\[7\\]"):
         make_trainer(tmp_path, accelerator="loom", devices=[7])
+
+
+@pytest.mark.parametrize("name", ["lightning.pytorch", "pytorch_lightning"])
+def test_the_trainer_chooses_loom_under_both_names(name, check):
+    package = pytest.importorskip(name).__name__
+    done = check(
+        f"""
+        import {package} as package
+        options = dict(logger=False, enable_checkpointing=False, enable_progress_bar=False,
+                       enable_model_summary=False)
+        for chosen in ({{}}, {{"accelerator": "loom", "devices": [1]}}, {{"accelerator": "cpu"}},
+                       {{"precision": "bf16-mixed"}}, {{"accelerator": "gpu"}}):
+            try:
+                trainer = package.Trainer(**options, **chosen)
+            except Exception as error:
+                print(type(error).__name__, end=" ")
+            else:
+                assert isinstance(trainer.accelerator, package.accelerators.Accelerator)
+                device = getattr(trainer.precision_plugin, "device", "")
+                print(trainer.strategy.root_device, device, end=" ")
+        """,
+        LOOM_DEVICES="2",
+    )
+    # A Trainer is told "gpu" where it must not run without one.
+    assert done.out.split() == "loom:0 loom:1 cpu loom:0 loom MisconfigurationException".split()
+
+
+@pytest.mark.parametrize("name", ["lightning.fabric", "lightning_fabric"])
+def test_fabric_chooses_loom_under_both_names(name, check):
+    package = pytest.importorskip(name).__name__
+    done = check(
+        f"""
+        import torch, {package} as package
+        for chosen in ({{}}, {{"accelerator": "loom", "devices": [1]}}, {{"accelerator": "cpu"}}):
+            fabric = package.Fabric(**chosen)
+            assert isinstance(fabric._accelerator, package.accelerators.Accelerator)
+            model, optimizer = fabric.setup(
+                layer := torch.nn.Linear(2, 2), torch.optim.SGD(layer.parameters())
+            )
+            fabric.backward(model(torch.ones(2, device=fabric.device)).sum())
+            print(fabric.device, layer.weight.grad.device, end=" ")
+        """,
+        LOOM_DEVICES="2",
+    )
+    assert done.out.split() == "loom:0 loom:0 loom:1 loom:1 cpu cpu".split()

@@ -49,8 +49,26 @@ _LIBRARIES = (
     Library(
         "lightning",
         versions=("2",),
-        without="the Trainer and Fabric run on the cpu",
-        patches={"lightning.pytorch.trainer.connectors.accelerator_connector": "lightning:patch"},
+        without="there is no way known, and its Trainer and Fabric run on the cpu",
+        patches={
+            "lightning.fabric.connector": "lightning:patch_fabric",
+            "lightning.pytorch.trainer.connectors.accelerator_connector": "lightning:patch_trainer",
+        },
+    ),
+    # Its names before 2.0, which are still published, with classes of their own.
+    Library(
+        "lightning-fabric",
+        versions=("2",),
+        without="there is no way known, and its Fabric runs on the cpu",
+        patches={"lightning_fabric.connector": "lightning:patch_fabric"},
+    ),
+    Library(
+        "pytorch-lightning",
+        versions=("2",),
+        without="there is no way known, and its Trainer runs on the cpu",
+        patches={
+            "pytorch_lightning.trainer.connectors.accelerator_connector": "lightning:patch_trainer",
+        },
     ),
 )
 

@@ -1,28 +1,27 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Lightning's accelerator for loom. Imported once Lightning is there, never before.
+"""Lightning's accelerator for loom, for the packages of both names: lightning and the older ones.
 
 Lightning has a registry of accelerators, so ``accelerator="loom"`` needs no patch. But it takes the
 cpu for the device of any accelerator that it does not know, cuda for the one of autocast, and does
 not ask the registry for ``accelerator="auto"``.
+
+``lightning.pytorch`` and ``pytorch_lightning`` have the same text but not the same classes, and so
+have ``lightning.fabric`` and ``lightning_fabric``.
 """
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import torch
-from lightning.fabric import connector as fabric_connector
-from lightning.fabric.accelerators import ACCELERATOR_REGISTRY
-from lightning.fabric.plugins import MixedPrecision as FabricMixedPrecision
-from lightning.fabric.strategies.single_device import SingleDeviceStrategy as FabricSingleDevice
-from lightning.pytorch.accelerators import Accelerator, AcceleratorRegistry
-from lightning.pytorch.plugins import MixedPrecision
-from lightning.pytorch.strategies import SingleDeviceStrategy
 
-__all__ = ["LoomAccelerator", "patch"]
+from .selection import is_the_accelerator
+
+__all__ = ["patch_fabric", "patch_trainer"]
 
 
-class LoomAccelerator(Accelerator):
-    """The loom device in Lightning's trainers."""
+class _Loom:
+    """What an accelerator of Lightning does, for loom."""
 
     def setup_device(self, device: torch.device) -> None:
         """Make the device the current one."""
@@ -58,8 +57,7 @@ class LoomAccelerator(Accelerator):
     @staticmethod
     def is_available() -> bool:
         """Whether loom is torch's accelerator."""
-        accelerator = torch.accelerator.current_accelerator(check_available=True)
-        return accelerator is not None and accelerator.type == "loom"
+        return is_the_accelerator()
 
     @staticmethod
     def name() -> str:
@@ -72,22 +70,31 @@ class LoomAccelerator(Accelerator):
         return statistics
 
 
-def patch(connector: Any) -> None:
-    """Put loom into the registries of the Trainer and of Fabric, and into their choices."""
-    for registry in (AcceleratorRegistry, ACCELERATOR_REGISTRY):
-        registry.register("loom", LoomAccelerator, description="the host's cores", override=True)
-    _patch(connector._AcceleratorConnector, SingleDeviceStrategy, MixedPrecision)
-    _patch(fabric_connector._Connector, FabricSingleDevice, FabricMixedPrecision)
+def patch_trainer(connector: Any) -> None:
+    """Put loom into the registry of the Trainer, and into its choices."""
+    package = connector.__name__.removesuffix(".trainer.connectors.accelerator_connector")
+    accelerators = import_module(f"{package}.accelerators")
+    _patch(package, connector._AcceleratorConnector, accelerators.AcceleratorRegistry)
 
 
-def _patch(connector: Any, single_device: Any, mixed_precision: Any) -> None:
+def patch_fabric(connector: Any) -> None:
+    """Put loom into the registry of Fabric, and into its choices."""
+    package = connector.__name__.removesuffix(".connector")
+    accelerators = import_module(f"{package}.accelerators")
+    _patch(package, connector._Connector, accelerators.ACCELERATOR_REGISTRY)
+
+
+def _patch(package: str, connector: Any, registry: Any) -> None:
+    base = import_module(f"{package}.accelerators").Accelerator
+    single_device = import_module(f"{package}.strategies").SingleDeviceStrategy
+    mixed_precision = import_module(f"{package}.plugins").MixedPrecision
     auto: Callable[[], str] = connector._choose_auto_accelerator
     strategy: Callable[[Any], Any] = connector._choose_strategy
     precision: Callable[[Any], Any] = connector._check_and_init_precision
 
     def _choose_auto_accelerator() -> str:
         chosen = auto()
-        return "loom" if chosen == "cpu" and LoomAccelerator.is_available() else chosen
+        return "loom" if chosen == "cpu" and is_the_accelerator() else chosen
 
     def _choose_strategy(self: Any) -> Any:
         chosen = strategy(self)
@@ -103,6 +110,8 @@ def _patch(connector: Any, single_device: Any, mixed_precision: Any) -> None:
             return mixed_precision(flag, "loom")
         return precision(self)
 
+    accelerator = type("LoomAccelerator", (_Loom, base), {"__module__": __name__})
+    registry.register("loom", accelerator, description="the host's cores", override=True)
     connector._choose_auto_accelerator = staticmethod(_choose_auto_accelerator)
     connector._choose_strategy = _choose_strategy
     connector._check_and_init_precision = _check_and_init_precision
