@@ -53,8 +53,8 @@ def program(folder, *parts):
 
 ORDERS = {
     "torch first": ("import torch", ASKS),
-    # Which imports torch while it is imported itself: anything that comes after it will do.
-    "library first": ("import accelerate.state", "import colorsys", ASKS),
+    # Which imports torch while it is imported itself.
+    "library first": ("import accelerate.state", ASKS),
     "loom after the library": ("import accelerate.state", "import torch_loom", ASKS),
 }
 

@@ -31,7 +31,14 @@ class Library:
 
 def install(libraries: Iterable[Library]) -> None:
     """Patch the modules that are imported, and the others when they are."""
-    sys.meta_path.insert(0, _Finder(_Patches(libraries)))
+    patches = _Patches(libraries)
+    sys.meta_path.insert(0, _Finder(patches))
+    for name in patches.imported():
+        module = sys.modules[name]
+        if getattr(module.__spec__, "_initializing", False):
+            _when_finished(module.__spec__, patches)
+        else:
+            patches.apply(module)
 
 
 class _Patches:
@@ -80,33 +87,14 @@ def _warn(what: str, library: Library) -> None:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds modules where Python finds them, and has them patched.
-
-    A module may be in the middle of its own import when loom is registered: it was the first to
-    import torch. It is patched when something else is imported after it.
-    """
+    """Finds modules where Python finds them, and has them patched."""
 
     def __init__(self, patches: _Patches) -> None:
         self._patches = patches
-        self._imported = patches.imported()
-        self._patch_finished()
-
-    def _patch_finished(self) -> None:
-        waiting, self._imported = self._imported, []
-        for name in waiting:
-            module = sys.modules.get(name)
-            if module is None:
-                continue
-            if getattr(module.__spec__, "_initializing", False):
-                self._imported.append(name)
-            else:
-                self._patches.apply(module)
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if self._imported:
-            self._patch_finished()
         if fullname not in self._patches:
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
@@ -133,3 +121,25 @@ class _Loader(importlib.abc.Loader):
             module.__spec__.loader = self._loader
         self._loader.exec_module(module)
         self._patches.apply(module)
+
+
+def _when_finished(spec: Any, patches: _Patches) -> None:
+    """Patch a module at the end of its import: it was the first to import torch.
+
+    Python notes the end in the module's specification, before it hands the module to anybody.
+    """
+
+    class Watched(importlib.machinery.ModuleSpec):
+        @property
+        def _initializing(self) -> bool:
+            return bool(vars(self)["_initializing"])
+
+        @_initializing.setter
+        def _initializing(self, value: bool) -> None:
+            vars(self)["_initializing"] = value
+            if not value:
+                self.__class__ = importlib.machinery.ModuleSpec  # type: ignore[assignment]
+                if self.name in sys.modules:  # not so if its import has failed
+                    patches.apply(sys.modules[self.name])
+
+    spec.__class__ = Watched
