@@ -70,6 +70,45 @@ _LIBRARIES = (
             "pytorch_lightning.trainer.connectors.accelerator_connector": "lightning:patch_trainer",
         },
     ),
+    Library(
+        "sentence-transformers",
+        versions=("6",),
+        without='name the device: SentenceTransformer(..., device="loom")',
+        patches={
+            "sentence_transformers.util.environment": "sentence_transformers:patch_environment",
+            "sentence_transformers.base.model": "sentence_transformers:patch_model",
+        },
+    ),
+    Library(
+        "stable-baselines3",
+        versions=("2",),
+        without='name the device: PPO(..., device="loom")',
+        patches={"stable_baselines3.common.utils": "stable_baselines3:patch_utils"},
+    ),
+    Library(
+        "pytorch-ignite",
+        versions=("0.5",),
+        without='move models with model.to("loom"), and name device="loom" where engines are made',
+        patches={
+            "ignite.distributed.comp_models.base": "ignite:patch_distributed",
+            "ignite.engine": "ignite:patch_engine",
+        },
+    ),
+    Library(
+        "keras",
+        versions=("3",),
+        without="set KERAS_TORCH_DEVICE=loom",
+        patches={"keras.src.backend.torch.core": "keras:patch_core"},
+    ),
+    Library(
+        "fastai",
+        versions=("2",),
+        without='name the device: DataLoaders.from_dsets(..., device=torch.device("loom"))',
+        patches={
+            "fastai.torch_core": "fastai:patch_torch_core",
+            "fastai.callback.fp16": "fastai:patch_fp16",
+        },
+    ),
 )
 
 

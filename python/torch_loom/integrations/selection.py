@@ -3,12 +3,12 @@
 
 import sys
 from collections.abc import Callable
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 import torch
 
-__all__ = ["add_to_device_lists", "is_the_accelerator", "replace"]
+__all__ = ["add_to_device_lists", "is_the_accelerator", "replace", "variant_for_loom"]
 
 
 def is_the_accelerator() -> bool:
@@ -26,7 +26,7 @@ def replace(module: Any, name: str, replacement: Any) -> None:
             setattr(other, name, replacement)
 
 
-def add_to_device_lists(function: Callable[..., Any]) -> None:
+def add_to_device_lists(function: Any) -> None:
     """Add loom to each list of device types that a function was written with.
 
     Such a list is a constant of its code, like ``("cuda", "xpu")`` in ``device.type in ("cuda",
@@ -35,18 +35,45 @@ def add_to_device_lists(function: Callable[..., Any]) -> None:
     Raises:
         LookupError: when the function has no such list.
     """
-    code, found = _with_loom(function.__code__)
-    if not found:
-        raise LookupError(f"{function.__qualname__} has no list of devices")
-    function.__code__ = code
 
-
-def _with_loom(code: CodeType) -> tuple[CodeType, bool]:
-    constants: list[Any] = []
-    found = False
-    for constant in code.co_consts:
+    def added(constant: Any) -> Any:
         if isinstance(constant, tuple | frozenset) and {"cuda", "xpu"} <= set(constant):
-            constant = type(constant)((*constant, "loom"))
-            found = True
-        constants.append(constant)
-    return code.replace(co_consts=tuple(constants)), found
+            return type(constant)((*constant, "loom"))
+        return constant
+
+    function.__code__ = _with_constants(function, added)
+
+
+def variant_for_loom(function: Any) -> Callable[..., Any]:
+    """Copy a function with the device type that it was written with, "cuda", become "loom".
+
+    Raises:
+        LookupError: when the function does not name it.
+    """
+
+    def changed(constant: Any) -> Any:
+        if isinstance(constant, tuple) and "cuda" in constant:  # the arguments of a call
+            return tuple(changed(inner) for inner in constant)
+        return "loom" if constant == "cuda" else constant
+
+    code = _with_constants(function, changed)
+    copy = FunctionType(
+        code, function.__globals__, None, function.__defaults__, function.__closure__
+    )
+    copy.__kwdefaults__ = function.__kwdefaults__
+    return copy
+
+
+def _with_constants(function: Any, change: Callable[[Any], Any]) -> CodeType:
+    code: CodeType = _changed(function.__code__, change)
+    if code is function.__code__:
+        raise LookupError(f"{function.__qualname__} does not name devices as it did")
+    return code
+
+
+def _changed(constant: Any, change: Callable[[Any], Any]) -> Any:
+    if not isinstance(constant, CodeType):
+        return change(constant)
+    constants = tuple(_changed(inner, change) for inner in constant.co_consts)
+    same = all(a is b for a, b in zip(constants, constant.co_consts, strict=True))
+    return constant if same else constant.replace(co_consts=constants)
