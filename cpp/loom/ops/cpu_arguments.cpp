@@ -65,6 +65,13 @@ bool is_generator(const c10::Argument& argument) {
   return type->kind() == c10::TypeKind::GeneratorType;
 }
 
+/// A loom generator alone brings operators on host tensors here. Throws: PyTorch's message.
+void check_host_generator(const c10::IValue& generator) {
+  TORCH_CHECK(!generator.isGenerator() || !generator.toGenerator().defined(), "Expected a '",
+              c10::kCPU, "' device type for generator but found '",
+              generator.toGenerator().device().type(), "'");
+}
+
 void copy_geometry(const at::Tensor& from, const at::Tensor& to) {
   to.unsafeGetTensorImpl()->set_sizes_and_strides(from.sizes(), from.strides(),
                                                   from.storage_offset());
@@ -89,6 +96,9 @@ CpuArguments::CpuArguments(const c10::OperatorHandle& op, const torch::jit::Stac
     : op_(op), output_device_(c10::kPrivateUse1, -1) {
   const auto arguments = torch::jit::last(stack, op.schema().arguments().size());
   for (const c10::IValue& argument : arguments) look_at(argument);
+  if (devices_.empty() && output_device_.index() < 0) {
+    for (const c10::IValue& argument : arguments) check_host_generator(argument);
+  }
   if (output_device_.index() < 0) output_device_ = to_c10(current_device());
   devices_.insert(output_device_.index());
   if (may_mix_devices(op.operator_name().name)) return;

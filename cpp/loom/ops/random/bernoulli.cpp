@@ -97,6 +97,8 @@ namespace templates = at::native::templates;
 }  // namespace
 
 at::Tensor& bernoulli_tensor_(at::Tensor& self, const at::Tensor& p, OptionalGenerator generator) {
+  check_generator_suits(generator, self.device());
+  if (self.is_cpu()) return self.bernoulli_(p.cpu(), std::move(generator));
   return templates::bernoulli_impl_<BernoulliKernel, Any>(self, p, std::move(generator));
 }
 

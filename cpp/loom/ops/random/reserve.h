@@ -10,6 +10,7 @@
 
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
+#include <c10/util/Exception.h>
 
 namespace loom::ops::random {
 
@@ -25,11 +26,20 @@ struct ReservedWords {
   }
 };
 
+/// A loom generator also brings operators on host tensors here: throws PyTorch's message for those.
+inline void check_generator_suits(const std::optional<at::Generator>& generator,
+                                  c10::Device device) {
+  TORCH_CHECK(device.is_privateuseone() || !generator || !generator->defined(), "Expected a '",
+              device.type(), "' device type for generator but found '", generator->device().type(),
+              "'");
+}
+
 /// Takes the words of `values` values of `words` each, in whole tiles, from `generator` or the
 /// default generator of `device`, for a command that is submitted to its current stream next.
-/// Throws: c10::Error when it is no loom generator.
+/// Throws: c10::Error when it is no loom generator, or `device` no loom device.
 inline ReservedWords reserve(const std::optional<at::Generator>& generator, c10::Device device,
                              std::int64_t values, int words) {
+  check_generator_suits(generator, device);
   const std::uint64_t count = static_cast<std::uint64_t>(values) * static_cast<unsigned>(words);
   const std::uint64_t tiles = (count + kTileWords - 1) / kTileWords;
   return {generator_or_default(generator, device.index())
