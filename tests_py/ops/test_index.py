@@ -184,3 +184,44 @@ def test_whether_a_number_is_among_others(invert):
     agrees(lambda x, o: torch.isin(5, x, out=o), indices(9, 6), torch.zeros(0, dtype=torch.bool))
     agrees(lambda x: torch.isin(5, x, invert=invert), indices(9, 0))
     same_error(lambda x: torch.isin(5j, x), indices(9, 6))
+
+
+OTHER_DEVICES = {
+    "index": lambda x, i: x[i],
+    "index of several dimensions": lambda x, i: x[:, i],
+    "_unsafe_index": lambda x, i: torch.ops.aten._unsafe_index(x, [i]),
+    "index out": lambda x, i: torch.ops.aten.index.Tensor_out(
+        x, [i], out=torch.empty(2, 3, device=x.device)
+    ),
+    "assignment of a number": lambda x, i: x.__setitem__(i, 0),
+    "assignment of a tensor": lambda x, i: x.__setitem__(i, torch.ones(2, 3, device=x.device)),
+    "addition": lambda x, i: x.index_put_((i,), torch.ones((), device=x.device), accumulate=True),
+    "index_put": lambda x, i: x.index_put((i,), torch.ones((), device=x.device)),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_DEVICES)
+@pytest.mark.parametrize(
+    "index", [[1, 2], [True, False, True]], ids=["numbers", "mask"]
+)
+def test_indices_on_the_device_of_a_tensor_on_the_host_are_refused(name, index):
+    if name == "_unsafe_index" and index[0] is True:
+        pytest.skip("masks are refused before")
+    x = torch.arange(9.0).view(3, 3)
+    text = r"^indices should be either on cpu or on the same device as the indexed tensor \(cpu\)"
+    with pytest.raises(RuntimeError, match=text):
+        OTHER_DEVICES[name](x, torch.tensor(index, device="loom"))
+    assert torch.equal(x, torch.arange(9.0).view(3, 3))
+
+
+@pytest.mark.parametrize("name", OTHER_DEVICES)
+@pytest.mark.parametrize("where", ["cpu", "loom"])
+def test_indices_on_the_host_or_beside_the_tensor_are_taken(name, where):
+    expected, actual = torch.arange(9.0).view(3, 3), torch.arange(9.0).view(3, 3).to("loom")
+    index = torch.tensor([1, 2])
+    theirs = OTHER_DEVICES[name](expected, index)
+    ours = OTHER_DEVICES[name](actual, index.to(where))
+    assert torch.equal(actual.cpu(), expected)
+    if theirs is not None:
+        assert ours.device.type == "loom"
+        assert torch.equal(ours.cpu(), theirs)

@@ -18,6 +18,16 @@ bool is_mask(const at::Tensor& index) {
   return index.scalar_type() == c10::kBool || index.scalar_type() == c10::kByte;
 }
 
+/// Throws PyTorch's message for an index on another device than the host and that of `self`.
+void check_index_devices(const at::Tensor& self,
+                         const c10::List<std::optional<at::Tensor>>& indices) {
+  for (const std::optional<at::Tensor>& index : indices) {
+    TORCH_CHECK(!index || !index->defined() || index->is_cpu() || index->device() == self.device(),
+                "indices should be either on ", c10::kCPU,
+                " or on the same device as the indexed tensor (", self.device(), ")");
+  }
+}
+
 at::Tensor on_device(const at::Tensor& index, c10::Device device) {
   return index.device() == device ? index : index.to(device, /*non_blocking=*/true);
 }
@@ -75,6 +85,7 @@ void index(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const auto& arguments = op.schema().arguments();
   const std::size_t first = stack->size() - arguments.size();
   const at::Tensor self = (*stack)[first].toTensor();
+  check_index_devices(self, optional_tensors((*stack)[first + 1]));
   if (arguments.back().is_out()) check_output(self, stack->back().toTensor());
   if (self.is_privateuseone()) {
     (*stack)[first + 1] = plain_indices(self, optional_tensors((*stack)[first + 1]));
@@ -100,6 +111,7 @@ void index_put(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const at::Tensor values = (*stack)[first + 2].toTensor();
   const bool accumulate = (*stack)[first + 3].toBool();
   const auto indices = optional_tensors((*stack)[first + 1]);
+  check_index_devices(self, indices);
   check_values(self, values, accumulate);
   // self[mask] = value waits for nothing.
   if (self.is_privateuseone() && !accumulate && values.numel() == 1) {
