@@ -27,13 +27,16 @@ void set_contiguous(Space& space) noexcept {
 }
 
 /// True when the elements fill a gapless range in some order of the dimensions: then each stride is
-/// the number of elements that the dimensions inside it have.
+/// the number of elements that the dimensions inside it have. Of two with one stride neither is
+/// inside the other: their elements overlap.
 bool dense(const TensorAccess& access) noexcept {
   const std::size_t dims = access.sizes.size();
   for (std::size_t d = 0; d < dims; ++d) {
     if (access.sizes[d] == 1) continue;
     std::int64_t inside = 1;
     for (std::size_t other = 0; other < dims; ++other) {
+      if (other == d || access.sizes[other] == 1) continue;
+      if (access.strides[other] == access.strides[d]) return false;
       if (access.strides[other] < access.strides[d]) inside *= access.sizes[other];
     }
     if (access.strides[d] != inside) return false;

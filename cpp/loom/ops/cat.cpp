@@ -2,6 +2,7 @@
 // Concatenation: each tensor is copied to its place in the result, all of them in one grid.
 #include "loom/ops/movement/interleave.h"
 #include "loom/ops/movement/strided_copy.h"
+#include "loom/ops/self_overlap.h"
 #include "loom/ops/structured.h"
 
 #include <ATen/MemoryOverlap.h>
@@ -88,6 +89,7 @@ struct CatCommand {
     const std::size_t total = static_cast<std::size_t>(output.numel()) * output.itemsize();
     std::int64_t offset = 0;
     std::size_t bytes = 0;
+    overlaps_ = may_overlap_itself(output);
     for (const TensorRef& input : inputs) {
       places_.push_back({&input, offset, copy_to(offset, input, total)});
       bytes = add_pieces(input, bytes);
@@ -101,7 +103,7 @@ struct CatCommand {
   [[nodiscard]] std::optional<StridedCopy> copy_to(std::int64_t offset, const TensorRef& input,
                                                    std::size_t total) const {
     if (input.dtype() != output.dtype() || input.conj() || input.neg() || output.conj() ||
-        output.neg()) {
+        output.neg() || overlaps_) {
       return std::nullopt;
     }
     TensorView to = output.view();
@@ -116,15 +118,15 @@ struct CatCommand {
     const Place& place = places_.back();
     const std::int64_t items = input.sizes()[dim];
     const std::int64_t length =
-        place.copy
-            ? 1
-            : block_length(items, static_cast<double>(input.numel()) / static_cast<double>(items));
+        place.copy  ? 1
+        : overlaps_ ? items
+                    : block_length(items, static_cast<double>(input.numel()) / static_cast<double>(items));
     const std::int64_t count = place.copy ? place.copy->blocks() : (items + length - 1) / length;
     const std::size_t each = static_cast<std::size_t>(input.numel()) * output.itemsize() /
                              static_cast<std::size_t>(count);
     for (std::int64_t i = 0; i < count; ++i) {
       pieces_.push_back({places_.size() - 1, i * length, std::min(length, items - i * length)});
-      if ((bytes += each) < kBlockBytes) continue;
+      if ((bytes += each) < kBlockBytes || overlaps_) continue;
       block_ends_.push_back(pieces_.size());
       bytes = 0;
     }
@@ -141,6 +143,7 @@ struct CatCommand {
   std::vector<Place> places_;
   std::vector<Piece> pieces_;
   std::vector<std::size_t> block_ends_;
+  bool overlaps_ = false;  ///< elements of the result share memory: they are written in order
 };
 
 void launch_cat(const at::Tensor& output, const at::ITensorListRef& tensors, std::int64_t dim) {

@@ -10,6 +10,7 @@
 #include "loom/ops/fused.h"
 #include "loom/ops/launch.h"
 #include "loom/ops/movement/strided_copy.h"
+#include "loom/ops/self_overlap.h"
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
@@ -64,7 +65,7 @@ bool copy_moved(Grid& grid, const TensorRef& destination, const TensorRef& sourc
     return false;
   }
   const TensorView to = destination.view(), from = source.view();
-  if (!disjoint(to, from)) return false;
+  if (!disjoint(to, from) || may_overlap_itself(destination)) return false;
   const std::size_t bytes = static_cast<std::size_t>(destination.numel()) * destination.itemsize();
   const auto copy = StridedCopy::between(to, from, bytes);
   if (!copy) return false;

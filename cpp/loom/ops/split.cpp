@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/split.h"
 
+#include "loom/ops/self_overlap.h"
+
 #include <c10/util/SmallVector.h>
 #include <c10/util/accumulate.h>
 
@@ -28,6 +30,14 @@ bool all_flat(Operands operands) {
     return !operand->defined() || operand->immediate() || operand->numel() == 1 ||
            same_dense_layout(first, *operand);
   });
+}
+
+// Whether results do: the first operand, and indices that belong to it.
+bool overlap_themselves(Operands operands) {
+  if (operands.empty() || !operands[0]->defined()) return false;
+  if (may_overlap_itself(*operands[0])) return true;
+  return operands.size() > 1 && operands[1]->dtype() == c10::kLong &&
+         operands[1]->sizes() == operands[0]->sizes() && may_overlap_itself(*operands[1]);
 }
 
 // The outermost dimension that gives enough blocks, else the longest one.
@@ -91,7 +101,7 @@ SlicePlan Pointwise::plan(Operands operands) const noexcept {
   SlicePlan plan = Whole{}.plan(operands);
   const TensorRef& first = *operands[0];
   if (first.immediate() || first.numel() == 0 ||
-      block_length(first.numel(), cost) >= first.numel()) {
+      block_length(first.numel(), cost) >= first.numel() || overlap_themselves(operands)) {
     return plan;
   }
   if (all_flat(operands)) {
@@ -127,6 +137,10 @@ SlicePlan Along::plan(Operands operands) const noexcept {
     if (first) plan.items = operands[i]->sizes()[dims[i]];
     plan.modes[i] = dims[i];
     first = false;
+  }
+  if (overlap_themselves(operands)) {
+    plan.block = plan.items;
+    return plan;
   }
   plan.block = block != 0 ? block : block_length(plan.items, cost);
   return plan;

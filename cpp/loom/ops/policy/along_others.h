@@ -5,6 +5,7 @@
 // another one; and of triangles of matrices. Thread: any.
 
 #include "loom/ops/reduce.h"
+#include "loom/ops/self_overlap.h"
 #include "loom/ops/structured.h"
 
 #include <algorithm>
@@ -91,8 +92,9 @@ struct Triangle {
     const auto kernel = [](Grid& grid, const TensorRef& to, const TensorRef& from,
                            std::int64_t first) {
       const std::int64_t rows = to.sizes()[0];
-      const std::int64_t block =
-          std::max<std::int64_t>(block_length(rows, static_cast<double>(to.sizes()[1])), 1);
+      const std::int64_t most =
+          may_overlap_itself(to) ? rows : block_length(rows, static_cast<double>(to.sizes()[1]));
+      const std::int64_t block = std::max<std::int64_t>(most, 1);
       grid.run((rows + block - 1) / block, [&](std::int64_t index) {
         const std::int64_t begin = index * block, count = std::min(block, rows - begin);
         at::Tensor result = to.alias_slice(0, begin, count);

@@ -5,6 +5,7 @@
 #include "loom/ops/product/multiply.h"
 #include "loom/ops/product/product_blocks.h"
 #include "loom/ops/product/product_part.h"
+#include "loom/ops/self_overlap.h"
 
 #include <algorithm>
 #include <utility>
@@ -227,6 +228,12 @@ bool suits_blocked_product(const at::Tensor& result, const at::Tensor& left,
   if (dtype != c10::ScalarType::Float && dtype != c10::ScalarType::BFloat16) return false;
   for (const at::Tensor* tensor : {&left, &right, &result}) {
     if (tensor->scalar_type() != dtype || tensor->is_conj() || tensor->is_neg()) return false;
+  }
+  // Of a batch that is summed up the result is given as one that is expanded.
+  const bool expanded = result.dim() == 3 && result.stride(0) == 0;
+  const std::size_t skipped = expanded ? 1 : 0;
+  if (may_overlap_itself(result.sizes().slice(skipped), result.strides().slice(skipped))) {
+    return false;
   }
   return dtype == c10::ScalarType::Float ? suits<float>(result, left, right, use)
                                          : suits<BFloat16>(result, left, right, use);

@@ -40,7 +40,7 @@ template <class T, class P>
 void fill_from_tensor(Grid& grid, const TensorRef& self, const TensorRef& p,
                       const PhiloxStream& stream) {
   const StridedRuns<2> runs({&self, &p});
-  run_chunks(grid, self.numel(), Bernoulli::kWords, [&](std::int64_t chunk) {
+  run_chunks(grid, self, Bernoulli::kWords, [&](std::int64_t chunk) {
     alignas(64) std::uint32_t words[kChunkWords];
     alignas(64) double probabilities[kChunkWords];
     alignas(64) std::uint8_t kept[kChunkWords];

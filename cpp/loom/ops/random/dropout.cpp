@@ -38,7 +38,7 @@ void dropout_kernel(Grid& grid, const TensorRef& output, const TensorRef& mask,
                     const TensorRef& input, const PhiloxStream& stream, const Bernoulli& keep,
                     Scale<T> scale) {
   const StridedRuns<3> runs({&output, &mask, &input});
-  run_chunks(grid, output.numel(), Bernoulli::kWords, [&](std::int64_t chunk) {
+  run_chunks(grid, output, Bernoulli::kWords, [&](std::int64_t chunk) {
     alignas(64) std::uint32_t words[kChunkWords];
     alignas(64) std::uint8_t kept[kChunkWords];
     const std::int64_t begin = chunk * kChunkWords;
@@ -58,7 +58,7 @@ template <class T>
 void backward_kernel(Grid& grid, const TensorRef& result, const TensorRef& grad,
                      const TensorRef& mask, Scale<T> scale) {
   const StridedRuns<3> runs({&result, &grad, &mask});
-  run_chunks(grid, result.numel(), 1, [&](std::int64_t chunk) {
+  run_chunks(grid, result, 1, [&](std::int64_t chunk) {
     const std::int64_t begin = chunk * kChunkWords;
     const std::int64_t count = std::min<std::int64_t>(kChunkWords, result.numel() - begin);
     runs.visit(begin, count, [&](const auto& pointers, std::int64_t, std::int64_t length) {

@@ -10,6 +10,7 @@
 #include "loom/ops/random/reserve.h"
 #include "loom/ops/random/strided_runs.h"
 #include "loom/ops/random/vector_loops.h"
+#include "loom/ops/self_overlap.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -22,14 +23,14 @@ namespace loom::ops::random {
 inline constexpr int kChunkTiles = 32;
 inline constexpr int kChunkWords = kChunkTiles * kTileWords;
 
-/// Calls body(chunk) for every chunk of kChunkWords / words_per_value of `values` values, cut into
-/// blocks by their number only.
+/// Calls body(chunk) for every chunk of kChunkWords / words_per_value values of `self`, which they
+/// fill, cut into blocks by their number only; in their order if elements share memory.
 template <class Body>
-void run_chunks(Grid& grid, std::int64_t values, int words_per_value, Body&& body) {
+void run_chunks(Grid& grid, const TensorRef& self, int words_per_value, Body&& body) {
   constexpr double kCost = 3 * kChunkWords;  // in additions: 1 ns a word
   const std::int64_t per_chunk = kChunkWords / words_per_value;
-  const std::int64_t chunks = (values + per_chunk - 1) / per_chunk;
-  const std::int64_t length = block_length(chunks, kCost);
+  const std::int64_t chunks = (self.numel() + per_chunk - 1) / per_chunk;
+  const std::int64_t length = may_overlap_itself(self) ? chunks : block_length(chunks, kCost);
   grid.run((chunks + length - 1) / length, [&](std::int64_t block) {
     const std::int64_t end = std::min(chunks, (block + 1) * length);
     for (std::int64_t chunk = block * length; chunk < end; ++chunk) body(chunk);
@@ -71,7 +72,7 @@ void fill(Grid& grid, const TensorRef& self, const PhiloxStream& stream,
   constexpr std::int64_t kChunkValues = kChunkWords / Distribution::kWords;
   const StridedRuns<1> runs({&self});
   const bool direct = std::is_same_v<T, Value> && runs.contiguous(0, sizeof(T));
-  run_chunks(grid, self.numel(), Distribution::kWords, [&](std::int64_t chunk) {
+  run_chunks(grid, self, Distribution::kWords, [&](std::int64_t chunk) {
     alignas(64) std::uint32_t words[kChunkWords];
     alignas(64) Value values[kChunkValues];
     const std::int64_t begin = chunk * kChunkValues;
