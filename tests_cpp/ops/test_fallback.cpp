@@ -7,16 +7,37 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cumprod.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/kthvalue.h>
 #include <ATen/ops/linalg_qr.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>
 #include <gtest/gtest.h>
+#include <torch/library.h>
 
 #include "support/loom_test.h"
 
 namespace loom {
 namespace {
+
+// Refuses what only the second of two optional operands brings, as kernels do that know fewer dtypes
+// in one place than in another. Its inference knows nothing of that.
+at::Tensor takes_two(const at::Tensor& self, const std::optional<at::Tensor>& first,
+                     const std::optional<at::Tensor>& second, std::string_view mode) {
+  TORCH_CHECK(!second || first, "a second operand without a first one");
+  TORCH_CHECK(mode != "wrong", "an unknown mode");
+  return self.clone();
+}
+at::Tensor infers_two(const at::Tensor& self, const std::optional<at::Tensor>&,
+                      const std::optional<at::Tensor>&, std::string_view) {
+  return at::empty_like(self);
+}
+TORCH_LIBRARY_FRAGMENT(aten, m) {
+  m.def("_loom_takes_two(Tensor self, Tensor? first, Tensor? second, str mode) -> Tensor");
+}
+TORCH_LIBRARY_IMPL(aten, CPU, m) { m.impl("_loom_takes_two", takes_two); }
+TORCH_LIBRARY_IMPL(aten, Meta, m) { m.impl("_loom_takes_two", infers_two); }
 
 class FallbackTest : public LoomTest {
  protected:
@@ -70,6 +91,19 @@ TEST_F(FallbackTest, OperandsOnDifferentDevicesAreRefused) {
   at::Tensor indices = at::empty({3}, options(at::kLong));
   EXPECT_THROW(at::kthvalue_out(values, indices, at::rand({3, 4}).to(loom_device()), 1),
                c10::Error);
+}
+
+// (A, B, -) was accepted, which says nothing of (A, -, B), nor of another mode.
+TEST_F(FallbackTest, ARefusalOfAnotherPlaceOrModeIsRaisedAtTheCall) {
+  const auto op = c10::Dispatcher::singleton()
+                      .findSchemaOrThrow("aten::_loom_takes_two", "")
+                      .typed<decltype(takes_two)>();
+  const at::Tensor device = at::ones({4}, at::kShort).to(loom_device());
+  EXPECT_TRUE(at::equal(op.call(device, device, std::nullopt, "right").cpu(), device.cpu()));
+  EXPECT_EQ(ops::fallback_count(), 0u);
+  EXPECT_THROW((void)op.call(device, std::nullopt, device, "right"), c10::Error);
+  EXPECT_THROW((void)op.call(device, device, std::nullopt, "wrong"), c10::Error);
+  EXPECT_TRUE(at::equal(device.cpu(), at::ones({4}, at::kShort)));
 }
 
 }  // namespace

@@ -23,23 +23,29 @@
 namespace loom::ops {
 namespace {
 
-/// The tensors of a call: whether they can be deferred, their device, and the dtypes.
+/// The arguments of a call: whether they can be deferred, their device, and what of them decides
+/// whether a kernel knows such a call at all: dtypes, which tensors are absent, kinds of numbers,
+/// flags and names of modes.
 class Operands {
  public:
   explicit Operands(const c10::OperatorHandle& op)
       : key_(std::hash<const void*>{}(&op.operator_name())) {}
 
-  /// Returns false for what cannot be deferred.
-  bool add(const c10::IValue& value, bool written) {
+  /// Returns false for what cannot be deferred. To be called for every argument, in their order.
+  bool add(const c10::IValue& value, const c10::Argument& argument, bool written) {
     if (value.isTensor()) return add(value.toTensor(), written);
     if (value.isTensorList()) {
+      note(value.toTensorList().size());
       for (const at::Tensor& tensor : value.toTensorList()) {
         if (!add(tensor, written)) return false;
       }
     } else if (value.isOptionalTensorList()) {
+      note(value.toOptionalTensorList().size());
       for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorList()) {
-        if (tensor && !add(*tensor, written)) return false;
+        if (!add(tensor.value_or(at::Tensor()), written)) return false;
       }
+    } else {
+      add_other(value, argument);
     }
     return true;
   }
@@ -53,12 +59,18 @@ class Operands {
   }
 
  private:
+  /// Every argument and every tensor of a list adds to the key, so that each has its place in it.
+  static constexpr std::size_t kAbsent = 0, kPresent = 1, kTensor = 2;
+
   bool add(const at::Tensor& tensor, bool written) {
-    if (!tensor.defined()) return true;
+    if (!tensor.defined()) {
+      note(kAbsent);
+      return true;
+    }
     note_dtype(tensor.scalar_type());
     reads_ = reads_ || !written;
-    key_ = c10::hash_combine(key_, static_cast<std::size_t>(tensor.scalar_type()) * 2 +
-                                       static_cast<std::size_t>(tensor.dim() == 0));
+    note(kTensor + static_cast<std::size_t>(tensor.scalar_type()) * 2 +
+         static_cast<std::size_t>(tensor.dim() == 0));
     if (tensor.layout() != c10::kStrided || tensor.is_quantized() || tensor.is_nested() ||
         tensor._is_zerotensor()) {
       return false;
@@ -70,11 +82,42 @@ class Operands {
     return tensor.is_cpu() && tensor.dim() == 0 && !written;
   }
 
-  void note_dtype(c10::ScalarType dtype) {
-    const bool real = dtype == c10::kFloat || dtype == c10::kDouble;
-    integers_only_ = integers_only_ && !real;
-    other_dtype_ = other_dtype_ || !(real || dtype == c10::kLong || dtype == c10::kBool);
+  void add_other(const c10::IValue& value, const c10::Argument& argument) {
+    if (value.isNone()) {
+      note(kAbsent);
+    } else if (value.isBool()) {
+      note(kTensor + static_cast<std::size_t>(value.toBool()));
+    } else if (value.isString()) {
+      note(std::hash<std::string_view>{}(value.toStringView()));
+    } else if (value.isComplexDouble()) {
+      other_dtype_ = true;  // as a complex tensor
+      note(kTensor + 3);
+    } else if (value.isInt() && is_dtype(argument)) {
+      const auto dtype = static_cast<c10::ScalarType>(value.toInt());
+      other_dtype_ = other_dtype_ || !is_common(dtype);
+      note(kTensor + 4 + static_cast<std::size_t>(dtype));
+    } else {
+      note(value.isDouble() ? kTensor + 2 : kPresent);
+    }
   }
+
+  static bool is_dtype(const c10::Argument& argument) {
+    const auto optional = argument.real_type()->cast<c10::OptionalType>();
+    const c10::TypePtr type = optional ? optional->getElementType() : argument.real_type();
+    return type->kind() == c10::TypeKind::ScalarTypeType;
+  }
+  static bool is_real(c10::ScalarType dtype) {
+    return dtype == c10::kFloat || dtype == c10::kDouble;
+  }
+  static bool is_common(c10::ScalarType dtype) {
+    return is_real(dtype) || dtype == c10::kLong || dtype == c10::kBool;
+  }
+
+  void note_dtype(c10::ScalarType dtype) {
+    integers_only_ = integers_only_ && !is_real(dtype);
+    other_dtype_ = other_dtype_ || !is_common(dtype);
+  }
+  void note(std::size_t fact) { key_ = c10::hash_combine(key_, fact); }
 
   std::size_t key_;
   std::optional<c10::Device> device_;
@@ -215,7 +258,7 @@ void follow_format(const at::Tensor& other, const at::Tensor& result, bool volum
   }
 }
 
-/// Combinations of an operator and dtypes whose kernel has run without an error.
+/// Keys of calls, as of Operands, whose kernel has run without an error.
 class Accepted {
  public:
   bool contains(std::size_t key) {
@@ -247,11 +290,12 @@ const char* short_name(const c10::OperatorHandle& op) {
 bool try_defer(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const DeferredPlan& plan = deferred_plan(op);
   if (!plan.possible) return false;
-  const std::size_t count = op.schema().arguments().size();
+  const std::vector<c10::Argument>& schema = op.schema().arguments();
+  const std::size_t count = schema.size();
   const std::size_t first = stack->size() - count;
   Operands operands(op);
   for (std::size_t i = 0; i < count; ++i) {
-    if (!operands.add((*stack)[first + i], plan.writes[i])) return false;
+    if (!operands.add((*stack)[first + i], schema[i], plan.writes[i])) return false;
   }
   if (!operands.device() || arguments_overlap({&(*stack)[first], count}, plan.writes)) return false;
 
