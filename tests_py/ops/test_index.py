@@ -201,9 +201,7 @@ OTHER_DEVICES = {
 
 
 @pytest.mark.parametrize("name", OTHER_DEVICES)
-@pytest.mark.parametrize(
-    "index", [[1, 2], [True, False, True]], ids=["numbers", "mask"]
-)
+@pytest.mark.parametrize("index", [[1, 2], [True, False, True]], ids=["numbers", "mask"])
 def test_indices_on_the_device_of_a_tensor_on_the_host_are_refused(name, index):
     if name == "_unsafe_index" and index[0] is True:
         pytest.skip("masks are refused before")
