@@ -98,6 +98,7 @@ def _at_exit() -> None:
     """Leave no thread behind that needs the interpreter while it ends."""
     if is_initialized():
         _C._drain_autograd_threads()
+        _C._report_unseen_errors()
 
 
 def _is_in_bad_fork() -> bool:

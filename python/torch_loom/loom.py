@@ -38,6 +38,7 @@ from .device import (
     set_device,
     synchronize,
 )
+from .errors import is_error_stacks_enabled, set_error_stacks
 from .fallback import Fallback, fallbacks, host_waits, reset_fallbacks
 from .fusion import (
     FusedProgram,
@@ -145,6 +146,7 @@ __all__ = [
     "is_available",
     "is_bf16_supported",
     "is_current_stream_capturing",
+    "is_error_stacks_enabled",
     "is_fusion_enabled",
     "is_initialized",
     "make_graphed_callables",
@@ -170,6 +172,7 @@ __all__ = [
     "set_autocast_dtype",
     "set_autocast_enabled",
     "set_device",
+    "set_error_stacks",
     "set_num_threads",
     "set_per_process_memory_fraction",
     "set_rng_state",

@@ -162,8 +162,8 @@ TEST_F(CommandBufferTest, ListsTheAccessesThatACallableDeclares) {
   struct Copy {
     void operator()() const {}
     void accesses(AccessList& list) const {
-      list.push_back({reinterpret_cast<void*>(0x1000), 64, false});
-      list.push_back({reinterpret_cast<void*>(0x2000), 32, true});
+      list.push_back({reinterpret_cast<void*>(0x1000), 64, AccessKind::kRead});
+      list.push_back({reinterpret_cast<void*>(0x2000), 32, AccessKind::kReplace});
     }
   };
   buffer_.append("copy", Copy{});
@@ -171,9 +171,9 @@ TEST_F(CommandBufferTest, ListsTheAccessesThatACallableDeclares) {
   buffer_.front().accesses(list);
   ASSERT_EQ(list.size(), 2U);
   EXPECT_EQ(list[0].address, reinterpret_cast<void*>(0x1000));
-  EXPECT_FALSE(list[0].writes);
+  EXPECT_FALSE(list[0].writes());
   EXPECT_EQ(list[1].bytes, 32U);
-  EXPECT_TRUE(list[1].writes);
+  EXPECT_TRUE(list[1].writes());
 }
 
 TEST_F(CommandBufferTest, ACallableWithoutAccessesListsNone) {

@@ -178,8 +178,8 @@ struct Touch {
   void* to;
   void operator()() const {}
   void accesses(AccessList& list) const {
-    list.push_back({from, 100, false});
-    list.push_back({to, 40, true});
+    list.push_back({from, 100, AccessKind::kRead});
+    list.push_back({to, 40, AccessKind::kReplace});
   }
 };
 

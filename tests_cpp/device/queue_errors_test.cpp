@@ -41,7 +41,7 @@ TEST_F(QueueErrorTest, TextSaysWhatAndWhereItCameFrom) {
   submit_failing("index 7 is out of bounds");
   EXPECT_THAT([&] { queue_.synchronize(); },
               ThrowsMessage<Error>(AllOf(
-                  HasSubstr("index 7 is out of bounds (raised by 'index_select', command 2 of "
+                  HasSubstr("index 7 is out of bounds (asynchronous error: raised by 'index_select', command 2 of "
                             "queue 0:0:0"),
                   HasSubstr("LOOM_LAUNCH_BLOCKING=1"))));
 }
@@ -129,17 +129,16 @@ class IndexError : public std::runtime_error {
 };
 
 /// Keeps IndexError as it is but for its text, fails on logic errors, knows nothing else.
-std::exception_ptr annotate(const std::exception_ptr& error, const char* name,
-                            std::uint64_t position, const QueueId& queue) {
+AnnotatedError annotate(const std::exception_ptr& error, const std::string& origin) {
   try {
     std::rethrow_exception(error);
   } catch (const IndexError& known) {
-    return std::make_exception_ptr(
-        IndexError(std::string(known.what()) + "; " + describe_command(name, position, queue)));
+    const std::string text = std::string(known.what()) + "; " + origin;
+    return {std::make_exception_ptr(IndexError(text)), text};
   } catch (const std::logic_error&) {
     throw;
   } catch (...) {
-    return nullptr;
+    return {};
   }
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/device/queue.h"
 
+#include "loom/base/options.h"
+
 #include <gtest/gtest.h>
 
 #include "support/gate.h"
@@ -109,23 +111,23 @@ TEST_F(QueueTest, ASubmitterThatIsFarAheadIsHeld) {
   submit_gate(queue_, gate);
   const std::uint64_t waits = Queue::host_waits();
   std::jthread submitter([&] {
-    for (std::uint64_t i = 0; i < Queue::kMaxPending; ++i) queue_.submit("nothing", nothing);
+    for (std::uint64_t i = 0; i < options().queue_depth; ++i) queue_.submit("nothing", nothing);
   });
   while (Queue::host_waits() == waits) std::this_thread::yield();
-  EXPECT_EQ(queue_.submitted(), Queue::kMaxPending);
+  EXPECT_EQ(queue_.submitted(), options().queue_depth);
   gate.open();
   submitter.join();
-  EXPECT_EQ(queue_.submitted(), Queue::kMaxPending + 1);
+  EXPECT_EQ(queue_.submitted(), options().queue_depth + 1);
   queue_.synchronize();
 }
 
 TEST_F(QueueTest, ACommandThatSubmitsFarAheadIsNotHeld) {
   queue_.submit("burst", [&] {
-    for (std::uint64_t i = 0; i < Queue::kMaxPending + 10; ++i) queue_.submit("nothing", nothing);
+    for (std::uint64_t i = 0; i < options().queue_depth + 10; ++i) queue_.submit("nothing", nothing);
   });
   queue_.synchronize(1);
   queue_.synchronize();
-  EXPECT_EQ(queue_.timeline().completed(), Queue::kMaxPending + 11);
+  EXPECT_EQ(queue_.timeline().completed(), options().queue_depth + 11);
 }
 
 TEST_F(QueueTest, WaitForHoldsLaterCommandsUntilTheOtherQueueIsThere) {

@@ -40,8 +40,8 @@ class CopyInRectangles final : public Producer {
     return {to_.data, to_.dtype, kRows, kColumns, to_.allocation};
   }
   void accesses(AccessList& list) const override {
-    list.push_back({device_address(from_.data), kBytes, false});
-    list.push_back({device_address(to_.data), kBytes, true});
+    list.push_back({device_address(from_.data), kBytes, AccessKind::kRead});
+    list.push_back({device_address(to_.data), kBytes, AccessKind::kReplace});
   }
   void run(std::byte* to, const Epilogue* epilogue) override {
     for (std::int64_t row = 0; row < kRows; row += kHeight) {
@@ -74,8 +74,8 @@ class Fill final : public Task {
   explicit Fill(const TensorAccess& to) : to_(to) {}
   [[nodiscard]] const char* name() const noexcept override { return "fill"; }
   void accesses(AccessList& list) const override {
-    list.push_back(
-        {device_address(to_.data), static_cast<std::size_t>(to_.numel) * sizeof(float), true});
+    list.push_back({device_address(to_.data), static_cast<std::size_t>(to_.numel) * sizeof(float),
+                    AccessKind::kReplace});
   }
   void run() override { std::fill_n(reinterpret_cast<float*>(to_.data), to_.numel, 2.F); }
 

@@ -7,6 +7,7 @@
 #include "loom/backend/stream.h"
 #include "loom/base/mutex.h"
 #include "loom/device/address.h"
+#include "loom/device/failed_memory.h"
 #include "loom/device/queue.h"
 #include "loom/device/thread.h"
 #include "loom/fusion/freed.h"
@@ -86,6 +87,15 @@ void report_free(CachingAllocator& memory, void* address) {
   }
 }
 
+void note_freed_to_failures(CachingAllocator& memory, void* address) noexcept {
+  try {
+    const auto block = memory.find(address);
+    if (block) FailedMemory::note_freed(block->address, block->size, *block->queue);
+  } catch (const std::bad_alloc&) {
+    // The memory counts as failed until it is allocated or written again.
+  }
+}
+
 void delete_device_memory(void* address) noexcept {
   CachingAllocator* memory = allocator_of_address(address);
   // A forked child has no use for the memory, and may have inherited the lock as taken.
@@ -97,6 +107,9 @@ void delete_device_memory(void* address) noexcept {
       // A profiler that cannot take the record must not keep the memory from being freed.
       std::fprintf(stderr, "loom: the profiler missed a free: %s\n", error.what());
     }
+  }
+  if (FailedMemory::any()) [[unlikely]] {
+    note_freed_to_failures(*memory, address);
   }
   fusion::note_freed(address);
   memory->free(address);
@@ -163,6 +176,8 @@ c10::DataPtr allocate(std::size_t bytes, Queue& queue) {
   void* address = memory.allocate(bytes, queue);
   if (address == nullptr) [[unlikely]]
     throw_out_of_memory(memory, bytes, index);
+  if (FailedMemory::any()) [[unlikely]]
+    FailedMemory::note_allocated(address, bytes, queue);
   if (c10::memoryProfilingEnabled()) [[unlikely]] {
     const auto block = memory.find(address);
     report_usage(memory, address, static_cast<std::int64_t>(block ? block->size : bytes),
@@ -188,6 +203,13 @@ LoomAllocator& allocator() {
 
 c10::DataPtr LoomAllocator::allocate(std::size_t bytes) {
   return loom::allocate(bytes, current_queue());
+}
+
+bool is_allocated(const void* address) {
+  const CachingAllocator* memory = allocator_of_address(address);
+  if (memory == nullptr) return true;
+  const auto block = memory->find(address);
+  return block && block->allocated;
 }
 
 const void* allocation_of(const c10::DataPtr& ptr) noexcept {

@@ -54,6 +54,10 @@ class LOOM_API LoomAllocator final : public c10::DeviceAllocator {
 /// this allocator does not free it.
 [[nodiscard]] LOOM_API const void* allocation_of(const c10::DataPtr& ptr) noexcept;
 
+/// Whether the allocation that holds this device address is in use (an AllocationProbe,
+/// failed_memory.h). Memory of others than this allocator counts as in use.
+[[nodiscard]] bool is_allocated(const void* address);
+
 /// Keeps the memory behind `ptr` from being reused before `queue` has passed what is submitted to
 /// it when the memory is dropped. Pointers that are not from this allocator are ignored.
 LOOM_API void record_queue(const c10::DataPtr& ptr, Queue& queue);

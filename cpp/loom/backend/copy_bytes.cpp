@@ -34,8 +34,8 @@ struct CopyCommand {
   }
 
   void accesses(AccessList& list) const {
-    list.push_back({src, bytes, false});
-    list.push_back({dest, bytes, true});
+    list.push_back({src, bytes, AccessKind::kRead});
+    list.push_back({dest, bytes, AccessKind::kReplace});
   }
 };
 

@@ -8,14 +8,14 @@
 
 #include "loom/device/queue.h"
 
-#include <cstdint>
 #include <exception>
+#include <string>
 
 namespace loom {
 
 /// An ErrorAnnotator (queue.h). Called on workers; adds to a c10::Error in place, turns a
 /// loom::Error into a c10::Error, and leaves everything else to the queue.
-[[nodiscard]] std::exception_ptr annotate_error(const std::exception_ptr& error, const char* name,
-                                                std::uint64_t position, const QueueId& queue);
+[[nodiscard]] AnnotatedError annotate_error(const std::exception_ptr& error,
+                                            const std::string& origin);
 
 }  // namespace loom

@@ -10,6 +10,7 @@
 #include "loom/backend/host_allocator.h"
 #include "loom/backend/serialization.h"
 #include "loom/backend/thread_setup.h"
+#include "loom/device/failed_memory.h"
 #include "loom/device/fault.h"
 #include "loom/device/thread.h"
 #include "loom/memory/device_allocator.h"
@@ -36,6 +37,7 @@ void register_all() {
   register_allocator_config();
   set_thread_wrapper(run_loom_thread);
   set_error_annotator(annotate_error);
+  FailedMemory::set_allocation_probe(is_allocated);
   set_fault_describer(describe_address);
 }
 

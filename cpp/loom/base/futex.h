@@ -10,6 +10,7 @@
 #include <chrono>
 #include <climits>
 #include <cstdint>
+#include <ctime>
 #include <linux/futex.h>
 #include <sched.h>
 #include <sys/syscall.h>
@@ -26,6 +27,16 @@ static_assert(sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t));
 inline void futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t expected) noexcept {
   ::syscall(SYS_futex, reinterpret_cast<const std::uint32_t*>(&word), FUTEX_WAIT_PRIVATE, expected,
             nullptr, nullptr, 0);
+}
+
+/// As futex_wait(), for `limit_ns` at most.
+inline void futex_wait_for(const std::atomic<std::uint32_t>& word, std::uint32_t expected,
+                           std::int64_t limit_ns) noexcept {
+  constexpr std::int64_t kSecondNs = 1'000'000'000;
+  if (limit_ns <= 0) return;
+  const timespec limit{limit_ns / kSecondNs, limit_ns % kSecondNs};
+  ::syscall(SYS_futex, reinterpret_cast<const std::uint32_t*>(&word), FUTEX_WAIT_PRIVATE, expected,
+            &limit, nullptr, 0);
 }
 
 /// Wakes up to `count` sleepers of `word`.

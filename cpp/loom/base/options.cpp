@@ -78,6 +78,15 @@ void set_memory_limit(Options& options, std::string_view name, std::string_view 
   options.memory_limit = parse_bytes(name, value);
 }
 
+void set_queue_depth(Options& options, std::string_view name, std::string_view value) {
+  options.queue_depth = static_cast<std::size_t>(parse_integer(name, value, 2, 1 << 20));
+}
+
+void set_error_stacks(Options& options, std::string_view name, std::string_view value) {
+  if (value != "0" && value != "1") reject(name, value, "'0' or '1'");
+  options.error_stacks = value == "1";
+}
+
 void set_launch_blocking(Options& options, std::string_view name, std::string_view value) {
   if (value != "0" && value != "1") reject(name, value, "'0' or '1'");
   options.launch_blocking = value == "1";
@@ -126,6 +135,10 @@ constexpr std::array kTable = {
         "with a message."},
     OptionInfo{"LOOM_MEMORY_LIMIT", "its share of three quarters of the host's memory",
                "Bytes that each device may use, such as 512M or 8G."},
+    OptionInfo{"LOOM_QUEUE_DEPTH", "4096",
+               "Commands that the host may be ahead of a stream before it is held, 2 to 1048576."},
+    OptionInfo{"LOOM_ERROR_STACKS", "0",
+               "1: asynchronous errors say where the failed command was submitted."},
     OptionInfo{
         "LOOM_LAUNCH_BLOCKING", "0",
         "1: every launch waits for its kernel, so that errors are raised where they are made."},
@@ -140,7 +153,7 @@ constexpr std::array kTable = {
 
 using Setter = void (*)(Options&, std::string_view name, std::string_view value);
 constexpr std::array<Setter, kTable.size()> kSetters = {
-    set_devices, set_threads,  set_memory, set_memory_limit, set_launch_blocking,
+    set_devices, set_threads,  set_memory, set_memory_limit, set_queue_depth, set_error_stacks, set_launch_blocking,
     set_spin,    set_fallback, set_simd,   set_fusion_jit};
 
 bool belongs_to_build_or_tests(std::string_view name) {

@@ -21,12 +21,24 @@
 namespace loom {
 
 struct CommandRecord;
+class Failure;
+
+/// What a command does with a piece of memory.
+enum class AccessKind : std::uint8_t {
+  kRead,
+  kUpdate,   ///< writes some of it, or writes what depends on what it held
+  kReplace,  ///< writes every byte, whatever it held
+};
 
 /// One piece of device memory that a command touches.
 struct Access {
   const void* address;
   std::size_t bytes;
-  bool writes;
+  AccessKind kind;
+
+  [[nodiscard]] bool writes() const noexcept { return kind != AccessKind::kRead; }
+  /// Whether what the command writes depends on what the memory held.
+  [[nodiscard]] bool reads() const noexcept { return kind != AccessKind::kReplace; }
 };
 using AccessList = std::vector<Access>;
 
@@ -38,6 +50,8 @@ struct CommandOps {
   void (*destroy)(void* callable) noexcept;
   void (*accesses)(const void* callable, AccessList& list);
   const char* (*label)(const void* callable);
+  void (*run_checked)(void* callable);  ///< null: the callable leaves the checks to its queue
+  void (*failed)(void* callable, const std::shared_ptr<Failure>& failure);
 };
 
 template <class Callable>
@@ -54,6 +68,18 @@ inline constexpr CommandOps kCommandOps = {
         return static_cast<const Callable*>(callable)->label();
       } else {
         return nullptr;
+      }
+    },
+    []() -> void (*)(void*) {
+      if constexpr (requires(Callable& c) { c.run_checked(); }) {
+        return [](void* callable) { static_cast<Callable*>(callable)->run_checked(); };
+      } else {
+        return nullptr;
+      }
+    }(),
+    [](void* callable, const std::shared_ptr<Failure>& failure) {
+      if constexpr (requires(Callable& c) { c.failed(failure); }) {
+        static_cast<Callable*>(callable)->failed(failure);
       }
     }};
 
@@ -77,6 +103,15 @@ class Command {
   void run() const { header_->ops->run(callable()); }
   /// Appends the device memory that the command touches.
   void accesses(AccessList& list) const { header_->ops->accesses(callable(), list); }
+  /// Whether the callable itself looks for failed memory in its parts, by run_checked().
+  [[nodiscard]] bool checks_itself() const noexcept {
+    return header_->ops->run_checked != nullptr;
+  }
+  void run_checked() const { header_->ops->run_checked(callable()); }
+  /// Tells the callable that it failed or will not run.
+  void note_failed(const std::shared_ptr<Failure>& failure) const {
+    header_->ops->failed(callable(), failure);
+  }
   [[nodiscard]] const char* name() const noexcept { return header_->name; }
   /// What profiles call the command, if it knows that only when it runs; else null. It lives for
   /// ever.

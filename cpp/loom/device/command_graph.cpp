@@ -17,21 +17,6 @@ std::uint64_t next_id() {
   return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
-/// Calls the command as a queue's worker does, with a record of its own while a trace is on.
-void run_traced(const Command& command, const Queue& queue) {
-  CommandRecord* const record = CommandTrace::instance().begin(command.name(), queue);
-  if (record == nullptr) return command.run();
-  note_launched(*record);
-  note_start(*record, command);
-  try {
-    command.run();
-  } catch (...) {
-    note_end(*record);
-    throw;
-  }
-  note_end(*record);
-}
-
 }  // namespace
 
 CommandGraph::CommandGraph() : id_(next_id()) {}
@@ -95,31 +80,29 @@ std::string CommandGraph::invalid_reason() const {
   return invalid_reason_;
 }
 
-void CommandGraph::run() {
-  const Queue& queue = *Queue::current();
-  CommandFailure failure;
+void CommandGraph::run() noexcept {
+  Queue& queue = *Queue::current();
   std::size_t number = 0;
   commands_.for_each([&](const Command& command) {
-    ++number;
+    const auto stack = stacks_.find(++number);
+    const Queue::GraphPlace place{number, size_,
+                                  stack == stacks_.end() ? nullptr : &stack->second};
     // The one look at the process's state tells of its end and of a trace.
     const detail::ProcessState state = detail::process_state();
     if (state == detail::ProcessState::kExiting) [[unlikely]] {
       return;
     }
-    try {
-      if (state == detail::ProcessState::kTraced) [[unlikely]] {
-        run_traced(command, queue);
-      } else {
-        command.run();
-      }
-    } catch (...) {
-      if (failure.error != nullptr) return;
-      failure.error = std::current_exception();
-      failure.name =
-          detail::concat(command.name(), " (command ", number, " of ", size_, " of a graph)");
+    CommandRecord* record = nullptr;
+    if (state == detail::ProcessState::kTraced) [[unlikely]] {
+      record = CommandTrace::instance().begin(command.name(), queue);
     }
+    if (record != nullptr) {
+      note_launched(*record);
+      note_start(*record, command);
+    }
+    queue.run(command, &place);
+    if (record != nullptr) note_end(*record);
   });
-  if (failure.error != nullptr) throw failure;
 }
 
 }  // namespace loom

@@ -16,7 +16,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <exception>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -29,12 +29,6 @@ class Queue;
 
 /// The name of commands that run a graph. Profiles show the graph's commands instead.
 inline constexpr const char* kReplayName = "graph_replay";
-
-/// What CommandGraph::run() throws, so that errors name the command that failed and not the replay.
-struct CommandFailure {
-  std::exception_ptr error;
-  std::string name;  ///< of the command
-};
 
 class LOOM_API CommandGraph : public std::enable_shared_from_this<CommandGraph> {
  public:
@@ -68,11 +62,11 @@ class LOOM_API CommandGraph : public std::enable_shared_from_this<CommandGraph> 
     return begun_by_ == std::this_thread::get_id();
   }
 
-  /// Runs all commands in order on the calling worker. A command that throws does not keep later
-  /// ones from running. When the process exits, the rest is left.
-  /// Throws: CommandFailure with the first exception.
+  /// Runs all commands in order on the calling worker, each as its queue would: one that throws
+  /// keeps only those from running that read what it should have written. When the process exits,
+  /// the rest is left.
   /// Requires: the capture has ended, and nobody runs this graph at the same time.
-  void run();
+  void run() noexcept;
 
   /// Commands captured. Requires: the capture has ended.
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
@@ -89,8 +83,9 @@ class LOOM_API CommandGraph : public std::enable_shared_from_this<CommandGraph> 
   void admit(Queue& queue);
   /// By Queue::submit(), under the queue's mutex.
   template <class Callable>
-  void append(const char* name, Callable&& callable) {
+  void append(const char* name, Callable&& callable, std::string stack) {
     MutexLock lock(mutex_);
+    if (!stack.empty()) stacks_.emplace(size_ + 1, std::move(stack));
     commands_.append(name, std::forward<Callable>(callable));
     ++size_;
   }
@@ -103,6 +98,7 @@ class LOOM_API CommandGraph : public std::enable_shared_from_this<CommandGraph> 
   // Written under the mutex while queues are captured, read without it afterwards.
   CommandBuffer commands_;
   std::size_t size_ = 0;
+  std::map<std::size_t, std::string> stacks_;  ///< where commands were submitted, by their number
   std::vector<Queue*> queues_ LOOM_GUARDED_BY(mutex_);
   bool open_ LOOM_GUARDED_BY(mutex_) = false;
   std::string invalid_reason_ LOOM_GUARDED_BY(mutex_);

@@ -59,7 +59,7 @@ void CommandTrace::start(std::size_t capacity) {
   auto store = std::make_unique<Store>(capacity);
   MutexLock lock(mutex_);
   retire(std::exchange(store_, std::move(store)));
-  detail::set_traced(true);
+  detail::set_observed(detail::Observer::kTrace, true);
 }
 
 CommandTrace::Result CommandTrace::stop() {
@@ -68,7 +68,7 @@ CommandTrace::Result CommandTrace::stop() {
   std::unique_ptr<Store> store;
   {
     MutexLock lock(mutex_);
-    detail::set_traced(false);
+    detail::set_observed(detail::Observer::kTrace, false);
     store = std::move(store_);
   }
   if (store == nullptr) return {};
@@ -138,7 +138,7 @@ void note_start(CommandRecord& record, const Command& command) noexcept {
   }
   for (const Access& access : accesses) {
     if (device_of_address(access.address) < 0) continue;
-    (access.writes ? record.span.bytes_written : record.span.bytes_read) += access.bytes;
+    (access.writes() ? record.span.bytes_written : record.span.bytes_read) += access.bytes;
   }
   record.span.started_ns = now_ns();
 }

@@ -14,13 +14,17 @@
 #include "loom/device/command_buffer.h"
 #include "loom/device/command_graph.h"
 #include "loom/device/cores.h"
+#include "loom/device/failure.h"
 #include "loom/device/open_command.h"
 #include "loom/device/thread.h"
 #include "loom/device/timeline.h"
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -36,27 +40,38 @@ struct QueueId {
   friend bool operator==(const QueueId&, const QueueId&) = default;
 };
 
-/// Turns what a command threw into what synchronize() throws, so that a layer above can add to the
-/// messages of its own exception types. Returns null for what it does not know: then a
-/// std::exception becomes a loom::Error that says where it came from, anything else stays as it is.
-/// Called on the worker.
-using ErrorAnnotator = std::exception_ptr (*)(const std::exception_ptr& error, const char* name,
-                                              std::uint64_t position, const QueueId& queue);
+/// What a layer above makes of an exception: what is thrown, and its text for people.
+struct AnnotatedError {
+  std::exception_ptr error;
+  std::string text;
+};
+
+/// Turns what a command threw into what synchronize() throws, so that a layer above can add
+/// `origin`, which says where it came from, to the messages of its own exception types. Returns a
+/// null error for what it does not know: then a std::exception becomes a loom::Error with that
+/// text, anything else stays as it is. Called on the worker.
+using ErrorAnnotator = AnnotatedError (*)(const std::exception_ptr& error,
+                                          const std::string& origin);
 
 /// Set once, before the device is used.
 LOOM_API void set_error_annotator(ErrorAnnotator annotator) noexcept;
 
-/// "raised by '<name>', command <position> of queue <device>:<priority>:<index>, ...": what an
-/// annotator adds to a message.
-[[nodiscard]] LOOM_API std::string describe_command(const char* name, std::uint64_t position,
-                                                    const QueueId& queue);
+/// Returns where the calling thread is in the host program, as text of several lines, or nothing.
+/// Called by submissions while error stacks are on; may take locks of the host program (the GIL).
+using StackProvider = std::string (*)();
+
+/// Set once, before the device is used; null for none.
+LOOM_API void set_stack_provider(StackProvider provider) noexcept;
+
+/// Whether commands that are submitted from now on note where, for their errors. At first:
+/// LOOM_ERROR_STACKS.
+[[nodiscard]] LOOM_API bool error_stacks() noexcept;
+LOOM_API void set_error_stacks(bool on);
 
 class LOOM_API Queue {
  public:
   /// Priorities are kHighestPriority ... 0.
   static constexpr int kHighestPriority = -1;
-  /// A host thread that is this many commands ahead is held until half of them have run.
-  static constexpr std::uint64_t kMaxPending = 65536;
 
   Queue(QueueId id, Cores& cores);
   /// Stops the worker after the current command; what is still queued is destroyed without being
@@ -70,9 +85,14 @@ class LOOM_API Queue {
   /// is the operator's name in errors and profiles. A callable may have a member
   /// `void accesses(AccessList&) const` that lists the device memory it reads and writes, and a
   /// member `const char* label() const` that says what profiles call it.
-  /// If it throws, the first exception is kept for synchronize(); later commands run all the same.
+  /// If it throws, what it should have written is marked (failed_memory.h), and the exception is
+  /// kept for synchronize(), the first one until it is thrown. Later commands run all the same,
+  /// but for those that read what is marked: their results are marked, too, and a callable with a
+  /// member `void failed(const FailurePtr&)`, which must not throw, is told. One with a member
+  /// `void run_checked()` is called by that while something is marked, and looks after its parts
+  /// itself (run_part()).
   /// With LOOM_LAUNCH_BLOCKING=1 it returns after the command has run, and throws its exception.
-  /// A caller that is far ahead (kMaxPending commands) is held until the worker has caught up.
+  /// A caller that is far ahead (LOOM_QUEUE_DEPTH commands) is held until the worker has caught up.
   /// While the process exits, commands are dropped. While captured, the command is kept in the
   /// graph, and the position is that of the last command submitted otherwise. Throws: loom::Error
   /// in a forked child of a process that had used the device.
@@ -119,12 +139,20 @@ class LOOM_API Queue {
   void seal(OpenCommand& open) noexcept { seal_open(&open); }
 
   /// Waits until everything submitted so far has run.
-  /// Throws: the first exception of a command since the last throw, once; loom::Error when called
-  /// by a command of this queue, and while captured.
+  /// Throws: the first exception of a command since the last throw, once, or one of another queue
+  /// that kept commands of this one from running, if nobody has seen it; loom::Error when called
+  /// by a command of this queue, and while captured; what a signal's handler throws (timeline.h).
   void synchronize();
 
   /// As synchronize() for the commands up to `position` only.
   void synchronize(std::uint64_t position);
+
+  /// As submit(), then waits for the command. For host memory, or results on the caller's stack:
+  /// when the wait is given up (a signal), the command has run or never will.
+  /// Throws: as synchronize(); then what the command threw, or why it did not run, also if others
+  /// have seen that before.
+  template <class Callable>
+  void submit_and_wait(const char* name, Callable&& callable);
 
   /// Makes later commands of this queue wait until `timeline` reaches `position`. Does not block
   /// the caller. Requires: `timeline` outlives the wait.
@@ -162,6 +190,26 @@ class LOOM_API Queue {
   /// The queue whose worker the calling thread is, or null.
   [[nodiscard]] static Queue* current() noexcept;
 
+  // For commands that consist of parts; on this queue's worker, within a command.
+
+  /// A part of a command, with accesses of its own.
+  struct Part {
+    std::string name;  ///< in errors
+    std::function<void()> run;
+    std::function<void(AccessList&)> accesses;
+    std::function<void(const FailurePtr&)> failed = nullptr;  ///< as the member of callables
+    std::string stack = {};  ///< where it was submitted, if not with the command
+  };
+  /// Runs a part as it would run if it were a command: not if it reads failed memory.
+  void run_part(const Part& part) noexcept;
+  /// The failure that keeps what reads `accesses` from running, or null.
+  [[nodiscard]] FailurePtr failure_of(const AccessList& accesses) const;
+  /// Marks what `accesses` write, and has the next synchronize() throw unless somebody has seen it.
+  void fail_writes(const AccessList& accesses, const FailurePtr& failure) noexcept;
+  /// Has the next synchronize() throw, though somebody has seen it: what should have reached the
+  /// host has not.
+  void raise_again(const FailurePtr& failure) noexcept;
+
   /// How many times, in this process, a host thread has had to wait: calls of synchronize() of a
   /// queue, event or device (one for each queue), of Timeline::wait() and of a blocking submit(),
   /// by a thread that is not loom's, for work that had not yet finished.
@@ -170,10 +218,22 @@ class LOOM_API Queue {
  private:
   friend class CommandGraph;
   enum WorkerState : std::uint32_t { kAwake, kSleeping };
-  struct Failure {
-    std::exception_ptr error;
+  /// What the next synchronize() throws.
+  struct Pending {
+    FailurePtr failure;
     std::uint64_t position = 0;
+    bool again = false;  ///< also if somebody has seen it
   };
+  enum class AwaitedState : std::uint32_t { kQueued, kRunning, kGivenUp };
+  /// Of a command that somebody waits for, shared with it.
+  struct Awaited {
+    std::atomic<AwaitedState> state{AwaitedState::kQueued};
+    FailurePtr failure;  ///< written before the timeline reaches the command, read after
+  };
+  /// Thrown by an awaited command that does not run, as nobody waits any more.
+  struct GivenUp {};
+  template <class Callable>
+  struct AwaitedCommand;
 
   template <class Callable>
   std::uint64_t enqueue(const char* name, Callable&& callable, OpenCommand* open = nullptr);
@@ -181,7 +241,9 @@ class LOOM_API Queue {
   void seal_open(OpenCommand* only) noexcept;
   void close_open() noexcept LOOM_REQUIRES(submit_mutex_);
   [[nodiscard]] bool accepts_commands() const;
-  [[nodiscard]] CommandRecord* begin_launch(const char* name) const noexcept;
+  [[nodiscard]] CommandRecord* begin_launch(const char* name) const;
+  void note_stack(std::uint64_t position) LOOM_REQUIRES(submit_mutex_);
+  [[nodiscard]] static std::string take_stack() noexcept;
   static void end_launch(CommandRecord& record) noexcept;
   static void abandon_launch(CommandRecord* record) noexcept;
   [[noreturn]] void refuse_capture(std::string_view what, std::string_view why) const;
@@ -193,6 +255,8 @@ class LOOM_API Queue {
   void wake_worker() noexcept;
   void finish_blocking(std::uint64_t position);
   void throw_error_up_to(std::uint64_t position);
+  void await(std::uint64_t position, Awaited& awaited);
+  [[nodiscard]] static bool begin_awaited(Awaited& awaited) noexcept;
 
   // On the worker.
   void work();
@@ -200,7 +264,18 @@ class LOOM_API Queue {
   [[nodiscard]] bool await_command(std::uint64_t done);
   void leave_host() noexcept;
   void run_command(std::uint64_t position);
-  void keep_error(std::exception_ptr error, const char* name, std::uint64_t position) noexcept;
+  /// What errors say of a command of a graph: its number, and where it was captured.
+  struct GraphPlace {
+    std::size_t number, size;
+    const std::string* stack;  ///< or null
+  };
+  void run(const Command& command, const GraphPlace* place = nullptr) noexcept;
+  void run_checked(const Command& command, const GraphPlace* place) noexcept;
+  [[nodiscard]] static Part part_of(const Command& command, const GraphPlace* place);
+  void fail(const Part& part, const std::exception_ptr& error) noexcept;
+  [[nodiscard]] FailurePtr make_failure(const Part& part, const std::exception_ptr& error);
+  [[nodiscard]] std::string stack_of_running();
+  void keep_failure(const FailurePtr& failure, bool again) noexcept;
   void block_on(const Timeline& timeline, std::uint64_t position);
 
   void stop();
@@ -209,6 +284,8 @@ class LOOM_API Queue {
   Cores& cores_;
   const bool blocking_;
   const std::int64_t spin_ns_;
+  /// A host thread that is this many commands ahead is held until half of them have run.
+  const std::uint64_t depth_;
 
   // Producers append under the mutex; the worker takes without it what submitted_ has published.
   mutable Mutex submit_mutex_;
@@ -221,25 +298,29 @@ class LOOM_API Queue {
   bool plain_ LOOM_GUARDED_BY(submit_mutex_) = false;
   // Positions up to here can be submitted without looking at the timeline, whose cache line belongs
   // to the worker. Relaxed: a bound that is off by a few commands does no harm.
-  std::atomic<std::uint64_t> room_until_{kMaxPending};
+  std::atomic<std::uint64_t> room_until_;
   // Published with the command in place. Sequentially consistent together with worker_state_: the
   // producer writes submitted_, then reads worker_state_; the worker writes worker_state_, then
   // reads submitted_; so one of them sees the other and no wake is missed.
   std::atomic<std::uint64_t> submitted_{0};
   std::atomic<std::uint32_t> worker_state_{kAwake};  ///< a WorkerState; the worker's futex
   std::int64_t moved_ns_ = 0;                        ///< when the worker left a host; its own
+  std::uint64_t running_ = 0;                        ///< the worker's command; its own
 
   alignas(64) Timeline timeline_;
   std::atomic<bool> stop_{false};
 
-  Mutex failure_mutex_;
-  Failure failure_ LOOM_GUARDED_BY(failure_mutex_);
-  // failure_.position, or UINT64_MAX: lets a wait without errors do without the mutex. Written
+  Mutex pending_mutex_;
+  Pending pending_ LOOM_GUARDED_BY(pending_mutex_);
+  // pending_.position, or UINT64_MAX: lets a wait without errors do without the mutex. Written
   // before the timeline reaches that position, so who has seen it reached sees this: relaxed.
   std::atomic<std::uint64_t> failed_at_{UINT64_MAX};
 
   Mutex blocked_mutex_;
   const Timeline* blocked_on_ LOOM_GUARDED_BY(blocked_mutex_) = nullptr;
+
+  // Where commands were submitted that have not run yet, oldest first; while error stacks are on.
+  std::deque<std::pair<std::uint64_t, std::string>> stacks_ LOOM_GUARDED_BY(submit_mutex_);
 
   // Apart from what each submission touches.
   std::shared_ptr<CommandGraph> graph_ LOOM_GUARDED_BY(submit_mutex_);
@@ -249,14 +330,42 @@ class LOOM_API Queue {
 };
 
 template <class Callable>
+struct Queue::AwaitedCommand {
+  Callable callable;
+  std::shared_ptr<Awaited> awaited;
+
+  void operator()() {
+    if (!begin_awaited(*awaited)) throw GivenUp{};
+    callable();
+  }
+  void accesses(AccessList& list) const {
+    if constexpr (requires { callable.accesses(list); }) callable.accesses(list);
+  }
+  void failed(const FailurePtr& failure) noexcept {
+    (void)begin_awaited(*awaited);  // who gives up now waits for the end of this
+    awaited->failure = failure;
+  }
+};
+
+template <class Callable>
+void Queue::submit_and_wait(const char* name, Callable&& callable) {
+  const auto awaited = std::make_shared<Awaited>();
+  const std::uint64_t position =
+      enqueue(name, AwaitedCommand<std::decay_t<Callable>>{std::forward<Callable>(callable), awaited});
+  await(position, *awaited);
+}
+
+template <class Callable>
 std::uint64_t Queue::enqueue(const char* name, Callable&& callable, OpenCommand* open) {
-  // The one look at the process's state also tells whether a trace is on, so tracing costs nothing
-  // where it is off. Relaxed: the recorder decides under its own lock; here a change may be seen
-  // late, by commands that run beside start() or stop() anyway.
+  // The one look at the process's state also tells whether a trace or error stacks are on, so they
+  // cost nothing where they are off. Relaxed: the recorder decides under its own lock; here a
+  // change may be seen late, by commands that run beside start() or stop() anyway.
   CommandRecord* record = nullptr;
+  bool observed = false;
   if (detail::process_state() != detail::ProcessState::kRunning) [[unlikely]] {
     if (!accepts_commands()) return submitted();
     record = begin_launch(name);
+    observed = true;
   }
   if (submitted_.load(std::memory_order_relaxed) >= room_until_.load(std::memory_order_relaxed))
       [[unlikely]] {
@@ -270,7 +379,7 @@ std::uint64_t Queue::enqueue(const char* name, Callable&& callable, OpenCommand*
         if (graph_ != nullptr) {
           abandon_launch(record);
           if (open_.load(std::memory_order_relaxed) != nullptr) close_open();
-          graph_->append(name, std::forward<Callable>(callable));
+          graph_->append(name, std::forward<Callable>(callable), take_stack());
           if (open != nullptr) open_.store(open, std::memory_order_relaxed);
           return submitted_.load(std::memory_order_relaxed);
         }
@@ -285,6 +394,9 @@ std::uint64_t Queue::enqueue(const char* name, Callable&& callable, OpenCommand*
     }
     cores_.note_submitter();
     position = submitted_.load(std::memory_order_relaxed) + 1;
+    if (observed) [[unlikely]] {
+      note_stack(position);
+    }
     submitted_.store(position, std::memory_order_seq_cst);
   }
   if (worker_state_.load(std::memory_order_seq_cst) == kSleeping) [[unlikely]] {

@@ -116,11 +116,18 @@ void set_thread_wrapper(ThreadWrapper wrapper) noexcept {
   g_wrapper.store(wrapper, std::memory_order_relaxed);
 }
 
-void detail::set_traced(bool traced) noexcept {
-  ProcessState expected = traced ? ProcessState::kRunning : ProcessState::kTraced;
-  // Fails when the process exits or was forked, or when there is nothing to change.
+void detail::set_observed(Observer observer, bool on) noexcept {
+  static auto* const mutex = new Mutex;
+  static unsigned observers = 0;
+  MutexLock lock(*mutex);
+  const unsigned before = observers;
+  const auto bit = static_cast<unsigned>(observer);
+  observers = on ? observers | bit : observers & ~bit;
+  if ((before == 0) == (observers == 0)) return;
+  ProcessState expected = on ? ProcessState::kRunning : ProcessState::kTraced;
+  // Fails when the process exits or was forked.
   (void)g_process_state.compare_exchange_strong(
-      expected, traced ? ProcessState::kTraced : ProcessState::kRunning, std::memory_order_relaxed);
+      expected, on ? ProcessState::kTraced : ProcessState::kRunning, std::memory_order_relaxed);
 }
 
 void check_not_forked() {

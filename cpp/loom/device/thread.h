@@ -21,7 +21,7 @@ namespace detail {
 
 enum class ProcessState : int { kRunning, kTraced, kExiting, kForked };
 
-// Changes between kRunning and kTraced (running, and commands are recorded), and leaves
+// Changes between kRunning and kTraced (running, and submissions are observed), and leaves
 // them once, for kExiting or kForked. One word for all three, so that a submission looks at one.
 // Relaxed: who must not sleep through the change is woken by a futex after it, everybody else may
 // see it a little later.
@@ -33,9 +33,11 @@ struct ThreadState;
   return g_process_state.load(std::memory_order_relaxed);
 }
 
-/// Has submissions record their commands (command_trace.h) or not; nothing in a process that ends
-/// or was forked.
-void set_traced(bool traced) noexcept;
+/// What looks at submissions: a trace (command_trace.h), or where errors come from (queue.h).
+enum class Observer : unsigned { kTrace = 1, kErrorStacks = 2 };
+
+/// Has submissions tell the observer or not; nothing in a process that ends or was forked.
+void set_observed(Observer observer, bool on) noexcept;
 
 }  // namespace detail
 

@@ -16,6 +16,7 @@ std::atomic<std::uint64_t> g_host_waits{0};
 
 // Relaxed: set before the device is used.
 std::atomic<WaitWrapper> g_wait_wrapper{nullptr};
+std::atomic<SignalHandler> g_signal_handler{nullptr};
 
 }  // namespace
 
@@ -23,33 +24,37 @@ void set_wait_wrapper(WaitWrapper wrapper) noexcept {
   g_wait_wrapper.store(wrapper, std::memory_order_relaxed);
 }
 
+void set_signal_handler(SignalHandler handler) noexcept {
+  g_signal_handler.store(handler, std::memory_order_relaxed);
+}
+
 std::uint64_t Timeline::host_waits() noexcept {
   return g_host_waits.load(std::memory_order_relaxed);
 }
 
-void Timeline::wait(std::uint64_t position) const {
+void Timeline::wait(std::uint64_t position, Signals signals) const {
   if (reached(position)) return;
   check_not_forked();
-  if (on_loom_thread()) {
-    sleep_until(position, nullptr);
-    return;
-  }
+  if (on_loom_thread()) return sleep_until(position, nullptr);
   g_host_waits.fetch_add(1, std::memory_order_relaxed);
-  const WaitWrapper wrapper = g_wait_wrapper.load(std::memory_order_relaxed);
-  if (wrapper == nullptr) {
-    sleep_until(position, nullptr);
-    return;
-  }
+  const SignalHandler handler =
+      signals == Signals::kHandled ? g_signal_handler.load(std::memory_order_relaxed) : nullptr;
   struct Wait {
     const Timeline* timeline;
     std::uint64_t position;
-  } wait{this, position};
-  wrapper(
-      [](void* context) {
-        const Wait& each = *static_cast<const Wait*>(context);
-        each.timeline->sleep_until(each.position, nullptr);
-      },
-      &wait);
+    std::int64_t deadline_ns;
+  } wait{this, position, kForEver};
+  const auto body = [](void* context) {
+    const Wait& each = *static_cast<const Wait*>(context);
+    each.timeline->sleep_until(each.position, nullptr, each.deadline_ns);
+  };
+  const WaitWrapper wrapper = g_wait_wrapper.load(std::memory_order_relaxed);
+  for (;;) {
+    if (handler != nullptr) wait.deadline_ns = now_ns() + kSignalPeriodNs;
+    wrapper != nullptr ? wrapper(body, &wait) : body(&wait);
+    if (handler == nullptr || reached(position) || exiting()) return;
+    handler();
+  }
 }
 
 void Timeline::wait_unless(std::uint64_t position, const std::atomic<bool>& stop) const {
@@ -57,12 +62,19 @@ void Timeline::wait_unless(std::uint64_t position, const std::atomic<bool>& stop
   sleep_until(position, &stop);
 }
 
-void Timeline::sleep_until(std::uint64_t position, const std::atomic<bool>* stop) const {
+void Timeline::sleep_until(std::uint64_t position, const std::atomic<bool>* stop,
+                           std::int64_t deadline_ns) const {
+  // A clock is dear beside the other reasons, and a thread that helps looks between two blocks.
+  constexpr unsigned kLooksPerClock = 64;
+  unsigned looks = 0;
+  const auto late = [&] {
+    return deadline_ns != kForEver && ++looks % kLooksPerClock == 0 && now_ns() >= deadline_ns;
+  };
   const auto finished = [&] {
     // `stop` is looked at after generation_ was read; interrupt() changes generation_ after `stop`
     // was set. Acquire and release of generation_ order the two; relaxed is enough here.
     return reached(position) || exiting() ||
-           (stop != nullptr && stop->load(std::memory_order_relaxed));
+           (stop != nullptr && stop->load(std::memory_order_relaxed)) || late();
   };
   const bool helps = cores_ != nullptr && !on_loom_thread();
   std::optional<Cores::HostWait> waits;
@@ -83,7 +95,13 @@ void Timeline::sleep_until(std::uint64_t position, const std::atomic<bool>* stop
            !wake_at_.compare_exchange_weak(lowest, position, std::memory_order_seq_cst)) {
     }
     if (completed_.load(std::memory_order_seq_cst) >= position || finished()) return;
-    futex_wait(generation_, generation);
+    if (deadline_ns == kForEver) {
+      futex_wait(generation_, generation);
+      continue;
+    }
+    const std::int64_t left_ns = deadline_ns - now_ns();
+    if (left_ns <= 0) return;
+    futex_wait_for(generation_, generation, left_ns);
   }
 }
 

@@ -22,6 +22,13 @@ using WaitWrapper = void (*)(void (*body)(void*), void* context);
 /// Set once, before the device is used; null for none.
 LOOM_API void set_wait_wrapper(WaitWrapper wrapper) noexcept;
 
+/// Runs the host program's handlers of the signals that have come meanwhile (Ctrl-C), if the calling
+/// thread is the one to run them; what they throw ends the wait.
+using SignalHandler = void (*)();
+
+/// Set once, before the device is used; null for none.
+LOOM_API void set_signal_handler(SignalHandler handler) noexcept;
+
 class LOOM_API Timeline {
  public:
   Timeline() = default;
@@ -37,11 +44,16 @@ class LOOM_API Timeline {
     return completed_.load(std::memory_order_acquire);
   }
 
+  /// Whether a wait may end before its time by what a signal's handler throws.
+  enum class Signals { kLater, kHandled };
+  /// How long signals may wait for their handlers at most: a person does not notice it.
+  static constexpr std::int64_t kSignalPeriodNs = 50'000'000;
+
   /// Returns once `position` is reached, or when the process exits: runs blocks (cores.h) and
   /// spins for some times options().spin_ns (less where others want the core), then sleeps, inside
   /// the wait wrapper. Requires: no lock of loom's is held. Throws: loom::Error in a forked child,
-  /// if not yet reached: nobody would ever advance.
-  void wait(std::uint64_t position) const;
+  /// if not yet reached: nobody would ever advance; with Signals::kHandled what a handler throws.
+  void wait(std::uint64_t position, Signals signals = Signals::kLater) const;
 
   /// As wait(), but returns as well once `stop` is set and interrupt() has been called after that.
   void wait_unless(std::uint64_t position, const std::atomic<bool>& stop) const;
@@ -58,7 +70,11 @@ class LOOM_API Timeline {
  private:
   static constexpr std::uint64_t kNobody = UINT64_MAX;
 
-  void sleep_until(std::uint64_t position, const std::atomic<bool>* stop) const;
+  static constexpr std::int64_t kForEver = INT64_MAX;
+
+  /// Returns at `deadline_ns` (steady clock), too.
+  void sleep_until(std::uint64_t position, const std::atomic<bool>* stop,
+                   std::int64_t deadline_ns = kForEver) const;
 
   Cores* const cores_ = nullptr;
   std::atomic<std::uint64_t> completed_{0};

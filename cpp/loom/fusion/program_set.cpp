@@ -64,6 +64,7 @@ void ProgramSet::reset(bool traced, std::unique_ptr<Producer> producer) {
 void ProgramSet::drop_kernels() noexcept {
   producer_.reset();
   tasks_.clear();
+  held_.set(0);
 }
 
 void ProgramSet::trim(std::size_t most) noexcept {
@@ -74,6 +75,7 @@ void ProgramSet::trim(std::size_t most) noexcept {
 Program& ProgramSet::add_program() {
   if (count_ == programs_.size()) programs_.push_back(std::make_unique<Program>());
   Program& program = *programs_[count_++];
+  held_.set(count_ * sizeof(Program));
   program.reset();
   return program;
 }
@@ -98,9 +100,10 @@ bool ProgramSet::suits_producer(const Expression& expression) const {
     suits = suits && store.to.numel == result.numel();
     (void)check_result(store.to);
     const auto [begin, end] = span_of(store.to);
-    const Access written{device_address(begin), static_cast<std::size_t>(end - begin), true};
+    const Access written{device_address(begin), static_cast<std::size_t>(end - begin),
+                         AccessKind::kReplace};
     for (const Access& access : producer_accesses_) {
-      suits = suits && (access.writes || !overlap(access, written));
+      suits = suits && (access.writes() || !overlap(access, written));
     }
   }
   return suits && (count_ > 0 || reads_result);
@@ -112,7 +115,7 @@ bool ProgramSet::add_ahead(std::unique_ptr<Task>& task) {
   task->accesses(accesses);
   for (const Access& own : accesses) {
     for (const Access& other : producer_accesses_) {
-      if ((own.writes || other.writes) && overlap(own, other)) return false;
+      if ((own.writes() || other.writes()) && overlap(own, other)) return false;
     }
   }
   tasks_.push_back(std::move(task));

@@ -8,6 +8,7 @@
 
 #include "loom/base/export.h"
 #include "loom/device/command_buffer.h"
+#include "loom/device/held_memory.h"
 #include "loom/device/open_command.h"
 #include "loom/fusion/expression.h"
 #include "loom/fusion/producer.h"
@@ -98,6 +99,7 @@ class LOOM_API ProgramSet final : public OpenCommand {
   bool result_dead_ = false;
   std::vector<std::unique_ptr<Program>> programs_;  // kept for the next use; count_ are in use
   std::size_t count_ = 0;
+  HeldMemory held_;  ///< the programs that are in use
   bool traced_ = false;
   bool indexed_ = false;  ///< only a set of several programs must know who uses what
   std::map<const std::byte*, Range> ranges_;

@@ -3,10 +3,10 @@
 
 #include "loom/base/futex.h"
 #include "loom/base/mutex.h"
-#include "loom/device/address.h"
 #include "loom/device/cores.h"
 #include "loom/device/thread.h"
 #include "loom/fusion/executor.h"
+#include "loom/fusion/failure_flow.h"
 #include "loom/fusion/kernel_cache.h"
 #include "loom/fusion/plan.h"
 #include "loom/fusion/program.h"
@@ -118,11 +118,26 @@ class RunPrograms {
       if (run_by_rectangles(*producer, space)) return;
       producer->run(producer->result().data, nullptr);
     }
-    plan(space);
-    if (space.works.empty()) return;
-    const std::int64_t start = now_ns();
-    execute(space.works, queue.cores(), queue.id().priority);
-    note_runs(space, now_ns() - start);
+    run_programs(queue, space);
+  }
+
+  /// While memory is marked as failed: part by part, results by what they are computed from.
+  void run_checked() {
+    Queue& queue = *Queue::current();
+    await_close(queue);
+    for (const auto& task : set_->tasks()) {
+      queue.run_part({task->name(), [&] { task->run(); },
+                      [&](AccessList& list) { task->accesses(list); }});
+    }
+    if (Producer* const producer = set_->producer()) {
+      queue.run_part({producer->name(), [&] { producer->run(producer->result().data, nullptr); },
+                      [&](AccessList& list) { producer->accesses(list); }});
+    }
+    std::vector<FailureFlow> flows;
+    for (const auto& program : set_->programs()) flows.emplace_back(*program, queue);
+    Workspace space;
+    run_programs(queue, space);
+    for (const FailureFlow& flow : flows) flow.apply(queue);
   }
 
   /// "fused: mul, add, relu", "fused: addmm, gelu", or the producer's name alone.
@@ -151,19 +166,16 @@ class RunPrograms {
     if (const Producer* const producer = set_->producer()) producer->accesses(list);
     for (const auto& task : set_->tasks()) task->accesses(list);
     for (const auto& program : set_->programs()) {
-      for (const RecordedLoad& load : program->loads()) append(list, load.from, false);
+      for (const RecordedLoad& load : program->loads()) {
+        list.push_back(access_of(load.from, program->space(), false));
+      }
       for (const RecordedStore& store : program->stores()) {
-        if (!store.dead) append(list, store.to, true);
+        if (!store.dead) list.push_back(access_of(store.to, program->space(), true));
       }
     }
   }
 
  private:
-  static void append(AccessList& list, const Location& location, bool writes) {
-    list.push_back({device_address(location.begin),
-                    static_cast<std::size_t>(location.end - location.begin), writes});
-  }
-
   void await_close(Queue& queue) const {
     ProgramSet& set = *set_;
     for (std::uint32_t seen = set.appended(); !set.closed(); seen = set.appended()) {
@@ -191,6 +203,14 @@ class RunPrograms {
     producer.run(to, &epilogue);
     kernel->note_run(program, plan.bytes(), epilogue.nanoseconds());
     return true;
+  }
+
+  void run_programs(Queue& queue, Workspace& space) const {
+    plan(space);
+    if (space.works.empty()) return;
+    const std::int64_t start = now_ns();
+    execute(space.works, queue.cores(), queue.id().priority);
+    note_runs(space, now_ns() - start);
   }
 
   void plan(Workspace& space) const {
@@ -257,6 +277,7 @@ bool record(Queue& queue, const Expression& expression) {
     });
     if (appended) return true;
   }
+  HeldMemory::make_room(queue);
   std::unique_ptr<ProgramSet> fresh = Pool::instance().take();
   fresh->reset(traced);
   ProgramSet& set = *fresh;

@@ -61,12 +61,7 @@ void Replay::operator()() const {
   graph_->set_origins(random_);
   const LaunchContext outer = CommandTrace::context();
   CommandTrace::set_context(context_);
-  try {
-    graph_->run();
-  } catch (...) {
-    CommandTrace::set_context(outer);
-    throw;
-  }
+  graph_->run();
   CommandTrace::set_context(outer);
 }
 

@@ -49,6 +49,8 @@ class Replay {
   /// Takes the random numbers that it needs. Requires: submitted to `queue` next.
   Replay(std::shared_ptr<CapturedGraph> graph, const Queue& queue);
   void operator()() const;
+  /// The graph's commands look for failed memory one by one.
+  void run_checked() const { (*this)(); }
   void accesses(AccessList& list) const;
 
  private:

@@ -12,7 +12,7 @@ namespace {
 void write_accesses(std::ostream& file, const AccessList& accesses) {
   for (const Access& access : accesses) {
     file << "\\n"
-         << (access.writes ? "writes " : "reads ") << access.bytes << " at " << access.address;
+         << (access.writes() ? "writes " : "reads ") << access.bytes << " at " << access.address;
   }
 }
 

@@ -25,6 +25,7 @@ struct BlockSnapshot {
   bool active = false;             ///< allocated, or freed and still used by another queue
   std::string name;                ///< the name a user gave the allocation, or empty
   std::shared_ptr<void> context;   ///< of the allocation, or null
+  const Queue* queue = nullptr;    ///< whose order its reuse follows
 };
 
 struct SegmentSnapshot {

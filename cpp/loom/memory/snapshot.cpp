@@ -18,7 +18,8 @@ BlockSnapshot CachingAllocator::State::snapshot_of(const Block& block) {
                          .allocated = block.state == BlockState::kAllocated,
                          .active = block.state != BlockState::kFree,
                          .name = {},
-                         .context = nullptr};
+                         .context = nullptr,
+                         .queue = block.segment->queue};
   if (block.notes != nullptr) {
     snapshot.name = block.notes->name;
     snapshot.context = block.notes->context;

@@ -43,8 +43,8 @@ struct CatCommand {
              moves ? RunBy::kAny : RunBy::kDevice);
   }
   void accesses(AccessList& list) const {
-    output.append_access(list, true);
-    for (const TensorRef& input : inputs) input.append_access(list, false);
+    output.append_access(list, AccessKind::kReplace);
+    for (const TensorRef& input : inputs) input.append_access(list, AccessKind::kRead);
   }
 
  private:

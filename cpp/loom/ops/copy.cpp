@@ -6,6 +6,7 @@
 
 #include "loom/backend/device_state.h"
 #include "loom/backend/host_allocator.h"
+#include "loom/device/held_memory.h"
 #include "loom/ops/copy_bytes.h"
 #include "loom/ops/fused.h"
 #include "loom/ops/launch.h"
@@ -94,6 +95,8 @@ void copy_elements(Grid& grid, const TensorRef& destination, const TensorRef& so
 struct CopyCommand {
   TensorRef destination, source;
   at::Tensor staged;  // owns the source's memory, or undefined
+  bool to_host = false;
+  HeldMemory held = {};
 
   void operator()() {
     Queue& queue = *Queue::current();
@@ -104,16 +107,28 @@ struct CopyCommand {
       copy_elements(grid, destination, source);
     }
   }
+  // What does not reach the host is an error there, whoever has seen the error of the values.
+  void failed(const FailurePtr& failure) noexcept {
+    if (to_host) Queue::current()->raise_again(failure);
+  }
   void accesses(AccessList& list) const {
-    destination.append_access(list, true);
-    source.append_access(list, false);
+    destination.append_access(list, AccessKind::kReplace);
+    source.append_access(list, AccessKind::kRead);
   }
 };
 
-std::uint64_t submit(Queue& queue, TensorRef destination, TensorRef source,
-                     at::Tensor staged = {}) {
-  return queue.submit("copy_",
-                      CopyCommand{std::move(destination), std::move(source), std::move(staged)});
+std::uint64_t submit(Queue& queue, TensorRef destination, TensorRef source, at::Tensor staged = {},
+                     bool to_host = false) {
+  CopyCommand command{std::move(destination), std::move(source), std::move(staged), to_host};
+  if (command.staged.defined()) {
+    HeldMemory::make_room(queue);
+    command.held.set(command.staged.nbytes());
+  }
+  return queue.submit("copy_", std::move(command));
+}
+
+void submit_and_wait(Queue& queue, TensorRef destination, TensorRef source) {
+  queue.submit_and_wait("copy_", CopyCommand{std::move(destination), std::move(source), {}});
 }
 
 // As peer copies of CUDA: on the source's stream, ordered after what the destination's stream did
@@ -140,7 +155,7 @@ bool kept_by_pinned_allocator(const at::Tensor& host, const Queue& queue) {
 // Each replay copies from or to the same host memory, which the graph keeps. The storage, not the
 // tensor: that may belong to Python.
 void capture_host_copy(Queue& queue, TensorRef destination, TensorRef source,
-                       const at::Tensor& host, bool pinned) {
+                       const at::Tensor& host, bool pinned, bool to_host) {
   if (!pinned) {
     queue.check_not_captured(
         "aten::copy_",
@@ -148,7 +163,7 @@ void capture_host_copy(Queue& queue, TensorRef destination, TensorRef source,
         "is pinned and the copy non_blocking; copies of up to 64 KiB to the "
         "device need neither");
   }
-  submit(queue, std::move(destination), std::move(source), host.detach());
+  submit(queue, std::move(destination), std::move(source), host.detach(), to_host);
 }
 
 void copy_from_host(const at::Tensor& self, const at::Tensor& source, bool non_blocking) {
@@ -156,7 +171,7 @@ void copy_from_host(const at::Tensor& self, const at::Tensor& source, bool non_b
   const bool pinned = non_blocking && source.is_pinned();
   if (queue.captured() && (pinned || source.nbytes() > kStagedBytes)) {
     return capture_host_copy(queue, TensorRef(self, true), TensorRef::of_host(source), source,
-                             pinned);
+                             pinned, /*to_host=*/false);
   }
   if (source.nbytes() <= kStagedBytes && !pinned) {
     at::Tensor staged = source.clone();
@@ -164,26 +179,38 @@ void copy_from_host(const at::Tensor& self, const at::Tensor& source, bool non_b
     submit(queue, TensorRef(self, true), std::move(staged_ref), std::move(staged));
     return;
   }
+  if (!non_blocking || !source.is_pinned()) {
+    return submit_and_wait(queue, TensorRef(self, true), TensorRef::of_host(source));
+  }
   const std::uint64_t copied = submit(queue, TensorRef(self, true), TensorRef::of_host(source));
-  if (non_blocking && kept_by_pinned_allocator(source, queue)) return;
-  queue.synchronize(copied);
+  if (!kept_by_pinned_allocator(source, queue)) queue.synchronize(copied);
+}
+
+/// Waits for the queue. Throws: as Queue::synchronize(), and why the values failed, if they did.
+TensorRef synchronized(Queue& queue, const at::Tensor& tensor) {
+  queue.synchronize();
+  TensorRef ref(tensor);
+  ref.check_values();
+  return ref;
 }
 
 void copy_to_host(const at::Tensor& self, const at::Tensor& source, bool non_blocking) {
   Queue& queue = current_queue(source.device().index());
   if (queue.captured()) {
     return capture_host_copy(queue, TensorRef::of_host(self, true), TensorRef(source), self,
-                             non_blocking && self.is_pinned());
+                             non_blocking && self.is_pinned(), /*to_host=*/true);
   }
   if (!non_blocking && source.nbytes() <= kStagedBytes) {
-    queue.synchronize();
     at::Tensor host = self;
-    copy_values(host, TensorRef(source).alias());
+    copy_values(host, synchronized(queue, source).alias());
     return;
   }
-  const std::uint64_t copied = submit(queue, TensorRef::of_host(self, true), TensorRef(source));
-  if (non_blocking && kept_by_pinned_allocator(self, queue)) return;
-  queue.synchronize(copied);
+  if (!non_blocking || !self.is_pinned()) {
+    return submit_and_wait(queue, TensorRef::of_host(self, true), TensorRef(source));
+  }
+  const std::uint64_t copied =
+      submit(queue, TensorRef::of_host(self, true), TensorRef(source), {}, /*to_host=*/true);
+  if (!kept_by_pinned_allocator(self, queue)) queue.synchronize(copied);
 }
 
 bool same_data(const at::Tensor& self, const at::Tensor& source) {
@@ -242,8 +269,7 @@ c10::Scalar local_scalar_dense(const at::Tensor& self) {
   Queue& queue = current_queue(self.device().index());
   queue.check_not_captured("aten::_local_scalar_dense (item(), bool(), float() and the like)",
                            "the host looks at a value that is not computed before the replay");
-  queue.synchronize();
-  return at::native::_local_scalar_dense_cpu(TensorRef(self).alias());
+  return at::native::_local_scalar_dense_cpu(synchronized(queue, self).alias());
 }
 
 }  // namespace

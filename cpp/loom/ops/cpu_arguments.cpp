@@ -4,6 +4,7 @@
 #include "loom/backend/device_state.h"
 #include "loom/backend/generator.h"
 #include "loom/device/address.h"
+#include "loom/device/failed_memory.h"
 #include "loom/ops/device_output_scope.h"
 #include "loom/ops/empty.h"
 #include "loom/ops/quantized_parts.h"
@@ -148,6 +149,9 @@ void CpuArguments::convert(torch::jit::Stack& stack) {
   const auto& schema = op_.schema().arguments();
   const std::size_t first = stack.size() - schema.size();
   for (std::size_t i = 0; i < schema.size(); ++i) {
+    if (schema[i].is_out() && stack[first + i].isTensor()) {
+      outputs_.push_back(stack[first + i].toTensor());
+    }
     stack[first + i] = to_cpu(stack[first + i], schema[i]);
   }
   if (op_.hasTag(at::Tag::nondeterministic_seeded) && !takes_generator(op_.schema())) {
@@ -241,6 +245,27 @@ void CpuArguments::seed_default_generator() {
   std::lock_guard<std::mutex> lock(generator.mutex());
   saved_generator_state_ = generator.get_state();
   generator.set_current_seed(mix(seed, offset));
+}
+
+void CpuArguments::check_values() const {
+  if (!FailedMemory::any()) return;
+  for (const TensorPair& pair : tensors_) {
+    const bool is_output = std::any_of(outputs_.begin(), outputs_.end(), [&](const auto& output) {
+      return output.is_same(pair.device);
+    });
+    if (!is_output && !is_sparse(pair.device)) TensorRef(pair.device).check_values();
+  }
+}
+
+void CpuArguments::note_replaced() const {
+  if (!FailedMemory::any()) return;
+  AccessList accesses;
+  for (const at::Tensor& output : outputs_) {
+    if (output.defined() && output.is_privateuseone() && !is_sparse(output)) {
+      TensorRef(output).append_access(accesses, AccessKind::kReplace);
+    }
+  }
+  FailedMemory::clear(accesses);
 }
 
 void CpuArguments::write_back() {

@@ -33,6 +33,11 @@ class CpuArguments {
 
   /// Replaces the arguments on `stack`. May queue copies: who reads the arguments waits first.
   void convert(torch::jit::Stack& stack);
+  /// When the operands' streams have been waited for.
+  /// Throws: why the values of an operand failed, if they did (failed_memory.h).
+  void check_values() const;
+  /// When the operator has run: what it was to write all over (out=) has values.
+  void note_replaced() const;
   /// Carries new sizes, strides and storages of the CPU tensors over to the device tensors.
   void write_back();
   /// Replaces the operator's results on `stack` by device tensors.
@@ -66,6 +71,7 @@ class CpuArguments {
   c10::Device output_device_;
   std::set<c10::DeviceIndex> devices_;
   std::vector<TensorPair> tensors_;
+  std::vector<at::Tensor> outputs_;  // the device tensors of out= arguments
   std::vector<at::Tensor> host_arguments_;  // given and, where an operator returns one, returned
   std::unordered_map<const c10::StorageImpl*, c10::Storage> cpu_storages_;     // by device storage
   std::unordered_map<const c10::StorageImpl*, c10::Storage> device_storages_;  // by CPU storage

@@ -346,7 +346,7 @@ bool try_defer(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   std::vector<DeferredArgument> arguments;
   arguments.reserve(count);
   for (std::size_t i = 0; i < count; ++i) {
-    arguments.emplace_back((*stack)[first + i], plan.writes[i]);
+    arguments.emplace_back((*stack)[first + i], plan.writes[i], plan.replaces[i]);
   }
   const bool as_outputs = plan.out_form && all_defined;
   Queue& queue = current_queue(operands.device()->index());

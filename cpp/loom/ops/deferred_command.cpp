@@ -18,7 +18,8 @@ at::Tensor DeferredOperand::alias() const {
   return tensor;
 }
 
-DeferredArgument::DeferredArgument(const c10::IValue& given, bool written) {
+DeferredArgument::DeferredArgument(const c10::IValue& given, bool written, bool replaced)
+    : replaces(replaced) {
   if (given.isTensor()) {
     kind = Kind::kTensor;
     operands.emplace_back(given.toTensor(), written);
@@ -95,10 +96,12 @@ void DeferredCommand::copy_results(const torch::jit::Stack& stack) const {
 void DeferredCommand::accesses(AccessList& list) const {
   for (const DeferredArgument& argument : arguments_) {
     for (const DeferredOperand& operand : argument.operands) {
-      operand.ref.append_access(list, operand.writes);
+      operand.ref.append_access(list, !operand.writes     ? AccessKind::kRead
+                                      : argument.replaces ? AccessKind::kReplace
+                                                          : AccessKind::kUpdate);
     }
   }
-  for (const TensorRef& result : results_) result.append_access(list, true);
+  for (const TensorRef& result : results_) result.append_access(list, AccessKind::kReplace);
 }
 
 }  // namespace loom::ops

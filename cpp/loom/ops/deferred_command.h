@@ -30,10 +30,11 @@ struct DeferredArgument {
   enum class Kind { kValue, kTensor, kTensorList, kOptionalTensorList };
 
   Kind kind = Kind::kValue;
+  bool replaces = false;  ///< what a written operand held does not matter
   c10::IValue value;
   std::vector<DeferredOperand> operands;
 
-  DeferredArgument(const c10::IValue& given, bool written);
+  DeferredArgument(const c10::IValue& given, bool written, bool replaced);
   [[nodiscard]] bool is_written() const noexcept {
     return kind == Kind::kTensor && operands[0].writes;
   }

@@ -173,6 +173,7 @@ DeferredPlan make_plan(const c10::OperatorHandle& op) {
   for (const c10::Argument& argument : schema.arguments()) {
     if (is_bound_to_caller(argument)) return plan;
     plan.writes.push_back(is_written(argument));
+    plan.replaces.push_back(argument.is_out());
     if (plan.infers && plan.writes.back() && !is_tensor(argument)) return plan;
   }
   for (const c10::Argument& result : schema.returns()) {

@@ -24,6 +24,8 @@ struct DeferredPlan {
   std::vector<int> result_of;
   /// For each argument: whether it is written.
   std::vector<bool> writes;
+  /// For each argument: whether it is an out=, whose values before do not matter.
+  std::vector<bool> replaces;
   /// If all results are new: the form with the same arguments and an out= for each result.
   std::optional<c10::OperatorHandle> out_form;
 };

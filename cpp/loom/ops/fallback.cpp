@@ -89,9 +89,11 @@ void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     }
     arguments.convert(*stack);
     for (const c10::DeviceIndex device : arguments.devices()) current_queue(device).synchronize();
+    arguments.check_values();
     DeviceOutputScope outputs(current_queue(arguments.output_device().index()));
     call_on_cpu(op, stack);
     arguments.write_back();
+    arguments.note_replaced();
     arguments.convert_results(*stack);
   });
 }

@@ -7,6 +7,7 @@
 #include "loom/device/device.h"
 #include "loom/device/queue.h"
 #include "loom/device/thread.h"
+#include "loom/ops/tensor_ref.h"
 
 #include <ATen/ops/from_blob.h>
 #include <c10/util/Exception.h>
@@ -43,6 +44,7 @@ at::Tensor view_on_host(const at::Tensor& tensor) {
   queue.check_not_captured("A view on the host",
                            "the host looks at values that are not computed before the replay");
   queue.synchronize();
+  TensorRef(tensor).check_values();
   return over_same_memory(
       tensor.data_ptr(), tensor, [kept = tensor.detach()](void*) mutable { kept.reset(); },
       c10::kCPU);

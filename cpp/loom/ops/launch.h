@@ -29,10 +29,16 @@
 namespace loom::ops {
 
 /// Marks an operand that the kernel writes.
-struct Written {
+template <AccessKind kAccess>
+struct WrittenOperand {
   const at::Tensor& tensor;
 };
+/// Every element is written, whatever it was.
+using Written = WrittenOperand<AccessKind::kReplace>;
 [[nodiscard]] inline Written out(const at::Tensor& tensor) noexcept { return {tensor}; }
+/// Some elements are written, or what is written depends on what they were.
+using Updated = WrittenOperand<AccessKind::kUpdate>;
+[[nodiscard]] inline Updated inout(const at::Tensor& tensor) noexcept { return {tensor}; }
 
 /// What a kernel that cuts its own grid is given instead of blocks.
 class Grid {
@@ -78,27 +84,35 @@ void check_operand_device(const char* name, c10::Device device, const at::Tensor
 
 namespace detail {
 
-template <bool kWrites>
+template <AccessKind kAccess>
 struct StoredTensor {
   TensorRef ref;
 };
+using ReadTensor = StoredTensor<AccessKind::kRead>;
 
 template <class T>
 struct IsTensor : std::false_type {};
-template <bool kWrites>
-struct IsTensor<StoredTensor<kWrites>> : std::true_type {};
+template <AccessKind kAccess>
+struct IsTensor<StoredTensor<kAccess>> : std::true_type {};
 
-inline StoredTensor<true> store(const char* name, c10::Device device, const Written& operand) {
+template <class T>
+struct IsWritten : std::false_type {};
+template <AccessKind kAccess>
+struct IsWritten<WrittenOperand<kAccess>> : std::true_type {};
+
+template <AccessKind kAccess>
+StoredTensor<kAccess> store(const char* name, c10::Device device,
+                            const WrittenOperand<kAccess>& operand) {
   check_operand_device(name, device, operand.tensor);
   return {TensorRef(operand.tensor, /*writes=*/true)};
 }
-inline StoredTensor<false> store(const char* name, c10::Device device, const at::Tensor& operand) {
+inline ReadTensor store(const char* name, c10::Device device, const at::Tensor& operand) {
   check_operand_device(name, device, operand);
   return {TensorRef(operand)};
 }
-inline StoredTensor<false> store(const char* name, c10::Device device,
-                                 const std::optional<at::Tensor>& operand) {
-  return operand ? store(name, device, *operand) : StoredTensor<false>{};
+inline ReadTensor store(const char* name, c10::Device device,
+                        const std::optional<at::Tensor>& operand) {
+  return operand ? store(name, device, *operand) : ReadTensor{};
 }
 
 // A command outlives what references refer to: it keeps a copy and lends a reference to the kernel.
@@ -136,9 +150,8 @@ inline StoredOptionalText store(const char*, c10::Device, std::optional<std::str
   return {std::string(*text)};
 }
 template <class T>
-concept Extra =
-    !std::is_same_v<std::decay_t<T>, Written> && !std::is_same_v<std::decay_t<T>, at::Tensor> &&
-    !std::is_same_v<std::decay_t<T>, std::optional<at::Tensor>>;
+concept Extra = !IsWritten<std::decay_t<T>>::value && !std::is_same_v<std::decay_t<T>, at::Tensor> &&
+                !std::is_same_v<std::decay_t<T>, std::optional<at::Tensor>>;
 
 template <Extra T>
 std::decay_t<T> store(const char*, c10::Device, T&& value) {
@@ -200,9 +213,9 @@ struct Command {
 
   template <class T>
   static void append(AccessList&, const T&) {}
-  template <bool kWrites>
-  static void append(AccessList& list, const StoredTensor<kWrites>& stored) {
-    stored.ref.append_access(list, kWrites);
+  template <AccessKind kAccess>
+  static void append(AccessList& list, const StoredTensor<kAccess>& stored) {
+    stored.ref.append_access(list, kAccess);
   }
 
   void run_blocks(Grid& grid) {
@@ -254,8 +267,8 @@ auto make_command(c10::Device device, const char* name, Split split, Kernel kern
 }  // namespace detail
 
 /// Queues kernel(operands...) on the current stream of `device`. `name` is the operator's name and
-/// must outlive the command. Operands: out(t) for written tensors, tensors and optional tensors
-/// for read ones, anything else is copied into the command (lists and texts too) and passed as it
+/// must outlive the command. Operands: out(t) or inout(t) for written tensors, tensors and optional
+/// tensors for read ones, anything else is copied into the command (lists and texts too) and passed as it
 /// is. A kernel must write only elements of its block and may be called by several threads at once.
 template <class Split, class Kernel, class... Operand>
 void launch_on(c10::Device device, const char* name, Split split, Kernel kernel,
@@ -266,8 +279,9 @@ void launch_on(c10::Device device, const char* name, Split split, Kernel kernel,
 }
 
 /// As launch_on(), on the device of the first (written) operand.
-template <class Split, class Kernel, class... Operand>
-void launch(const char* name, Split split, Kernel kernel, Written first, Operand&&... operands) {
+template <class Split, class Kernel, AccessKind kAccess, class... Operand>
+void launch(const char* name, Split split, Kernel kernel, WrittenOperand<kAccess> first,
+            Operand&&... operands) {
   launch_on(first.tensor.device(), name, std::move(split), std::move(kernel), first,
             std::forward<Operand>(operands)...);
 }

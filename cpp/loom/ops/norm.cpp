@@ -208,7 +208,7 @@ Three batch_norm(const at::Tensor& input, const OptionalTensor& weight_opt,
                                epsilon, to, to_mean, to_invstd);
   };
   launch("native_batch_norm", Whole{}, kernel, out(output), out(mean), out(invstd),
-         out(running_mean), out(running_var), from, weight, bias, training, momentum, eps);
+         inout(running_mean), inout(running_var), from, weight, bias, training, momentum, eps);
   return {output, mean, invstd};
 }
 

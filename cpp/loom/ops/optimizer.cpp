@@ -94,11 +94,12 @@ struct Step {
     for (std::size_t i = 0; i < kLists; ++i) {
       // Gradients are unscaled in place.
       const bool writes = i != 1 || grad_scale.defined();
-      for (const TensorRef& tensor : lists[i]) tensor.append_access(list, writes);
+      const AccessKind kind = writes ? AccessKind::kUpdate : AccessKind::kRead;
+      for (const TensorRef& tensor : lists[i]) tensor.append_access(list, kind);
     }
-    for (const TensorRef& count : counts) count.append_access(list, false);
+    for (const TensorRef& count : counts) count.append_access(list, AccessKind::kRead);
     for (const TensorRef* scalar : {&learning_rate, &grad_scale, &found_inf}) {
-      scalar->append_access(list, false);
+      scalar->append_access(list, AccessKind::kRead);
     }
   }
 

@@ -118,7 +118,7 @@ at::Tensor& launch_masked_fill(at::Tensor& self, const at::Tensor& mask, const V
   const auto kernel = [](at::Tensor to, const at::Tensor& where, const Value& with) {
     native::masked_fill__cpu(to, where, with);
   };
-  launch("masked_fill_", Pointwise{}, kernel, out(self), mask, value);
+  launch("masked_fill_", Pointwise{}, kernel, inout(self), mask, value);
   return self;
 }
 

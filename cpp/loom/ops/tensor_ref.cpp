@@ -2,6 +2,7 @@
 #include "loom/ops/tensor_ref.h"
 
 #include "loom/device/address.h"
+#include "loom/device/failed_memory.h"
 
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/StorageImpl.h>
@@ -161,9 +162,15 @@ at::Tensor TensorRef::alias_flat(std::int64_t begin, std::int64_t length) const 
   return make_alias(part);
 }
 
-void TensorRef::append_access(AccessList& list, bool writes) const {
+void TensorRef::check_values() const {
+  if (!FailedMemory::any() || !defined() || immediate_ || numel_ == 0) return;
+  FailedMemory::check(device_address(data_), extent_bytes(sizes(), strides(), itemsize()));
+}
+
+void TensorRef::append_access(AccessList& list, AccessKind kind) const {
   if (!defined() || immediate_ || numel_ == 0) return;
-  list.push_back({device_address(data_), extent_bytes(sizes(), strides(), itemsize()), writes});
+  if (kind == AccessKind::kReplace && !dense_) kind = AccessKind::kUpdate;
+  list.push_back({device_address(data_), extent_bytes(sizes(), strides(), itemsize()), kind});
 }
 
 }  // namespace loom::ops

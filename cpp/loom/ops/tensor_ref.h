@@ -117,8 +117,11 @@ class TensorRef {
   /// The same geometry in other host-accessible memory. Requires: defined, not immediate.
   [[nodiscard]] TensorRef at(std::byte* data) const;
 
-  /// Appends the memory range that the tensor spans.
-  void append_access(AccessList& list, bool writes) const;
+  /// Appends the memory range that the tensor spans. Of a tensor with gaps kReplace is kUpdate.
+  void append_access(AccessList& list, AccessKind kind) const;
+  /// For the host, which has waited for the commands that write the tensor.
+  /// Throws: why its values failed, if they did (failed_memory.h).
+  void check_values() const;
 
  private:
   static constexpr int kInlineDims = 5;

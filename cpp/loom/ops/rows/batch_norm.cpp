@@ -210,7 +210,7 @@ bool record_batch_norm(const BatchNorm& norm, bool training, const at::Tensor& o
   const at::Tensor factors = channel_rows(2, *layout, norm.input.device());
   if (training) {
     launch("native_batch_norm", Custom{}, training_factors, out(factors), out(mean), out(invstd),
-           out(norm.running_mean), out(norm.running_var), norm.input, norm.weight, norm.bias,
+           inout(norm.running_mean), inout(norm.running_var), norm.input, norm.weight, norm.bias,
            TrainingNumbers{*layout, norm.momentum, norm.eps});
   } else {
     launch_ahead("native_batch_norm", evaluation_factors, out(factors), norm.running_mean,

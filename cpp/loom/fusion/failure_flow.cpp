@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/fusion/failure_flow.h"
+
+#include "loom/device/address.h"
+#include "loom/device/failed_memory.h"
+#include "loom/fusion/op.h"
+
+#include <array>
+#include <cstddef>
+
+namespace loom::fusion {
+namespace {
+
+/// Whether the elements fill all of the location's range.
+bool fills_range(const Location& location, const Space& space) {
+  std::size_t bytes = size_of(location.dtype);
+  for (int d = 0; d < space.dims; ++d) {
+    if (location.stride(d, space) != 0) bytes *= static_cast<std::size_t>(space.sizes[d]);
+  }
+  return bytes == static_cast<std::size_t>(location.end - location.begin);
+}
+
+}  // namespace
+
+Access access_of(const Location& location, const Space& space, bool writes) {
+  AccessKind kind = AccessKind::kRead;
+  if (writes) kind = fills_range(location, space) ? AccessKind::kReplace : AccessKind::kUpdate;
+  return {device_address(location.begin), static_cast<std::size_t>(location.end - location.begin),
+          kind};
+}
+
+FailureFlow::FailureFlow(const Program& program, const Queue& queue) : program_(program) {
+  std::vector<FailurePtr> of_value(program.values().size());
+  for (const RecordedLoad& load : program.loads()) {
+    of_value[load.value] = queue.failure_of({access_of(load.from, program.space(), false)});
+  }
+  // Values are numbered in the order in which they are made, so operands come before results.
+  for (std::size_t v = 0; v < of_value.size(); ++v) {
+    const Program::Value& value = program.values()[v];
+    if (value.kind != Program::ValueKind::kResult) continue;
+    const Instruction& instruction = program.instructions()[value.index];
+    const std::array operands{instruction.a, instruction.b, instruction.c};
+    for (int i = 0; i < operand_count(instruction.op) && of_value[v] == nullptr; ++i) {
+      of_value[v] = of_value[operands[static_cast<std::size_t>(i)]];
+    }
+  }
+  for (const RecordedStore& store : program.stores()) {
+    FailurePtr failure = of_value[store.value];
+    const Access access = access_of(store.to, program.space(), true);
+    // What keeps elements that the program does not write keeps their failure.
+    if (failure == nullptr && !store.dead) failure = queue.failure_of({access});
+    of_store_.push_back(std::move(failure));
+  }
+}
+
+void FailureFlow::apply(Queue& queue) const {
+  for (std::size_t i = 0; i < of_store_.size(); ++i) {
+    const RecordedStore& store = program_.stores()[i];
+    if (store.dead) continue;
+    const AccessList accesses{access_of(store.to, program_.space(), true)};
+    if (of_store_[i] != nullptr) {
+      queue.fail_writes(accesses, of_store_[i]);
+    } else {
+      FailedMemory::clear(accesses);
+    }
+  }
+}
+
+}  // namespace loom::fusion
