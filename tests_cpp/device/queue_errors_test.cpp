@@ -151,13 +151,13 @@ class QueueAnnotatorTest : public QueueErrorTest {
 TEST_F(QueueAnnotatorTest, KnownTypesKeepTheirDynamicType) {
   queue_.submit("gather", [] { throw IndexError("index 3"); });
   EXPECT_THAT([&] { queue_.synchronize(); },
-              ThrowsMessage<IndexError>(HasSubstr("index 3; raised by 'gather'")));
+              ThrowsMessage<IndexError>(HasSubstr("index 3; asynchronous error: raised by 'gather'")));
 }
 
 TEST_F(QueueAnnotatorTest, UnknownStdExceptionsBecomeErrors) {
   queue_.submit("gather", [] { throw std::runtime_error("other"); });
   EXPECT_THAT([&] { queue_.synchronize(); },
-              ThrowsMessage<Error>(HasSubstr("(raised by 'gather'")));
+              ThrowsMessage<Error>(HasSubstr("(asynchronous error: raised by 'gather'")));
 }
 
 TEST_F(QueueAnnotatorTest, WhenItFailsTheErrorStaysAsItWas) {

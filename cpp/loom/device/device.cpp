@@ -120,13 +120,16 @@ void Device::synchronize() {
     const std::shared_ptr<CommandGraph> graph = queue.captured() ? queue.graph() : nullptr;
     const bool captured_elsewhere = graph != nullptr && !graph->begun_by_this_thread();
     // The errors of further queues are left to later synchronisations.
+    const std::uint64_t position = queue.seal();
     if (first != nullptr || captured_elsewhere) {
-      queue.timeline().wait(queue.seal());
+      queue.timeline().wait(position, Timeline::Signals::kHandled);
       return;
     }
     try {
-      queue.synchronize();
+      queue.synchronize(position);
     } catch (...) {
+      // A signal ends the wait for all of them.
+      if (!queue.captured() && !queue.timeline().reached(position)) throw;
       first = std::current_exception();
     }
   });

@@ -248,7 +248,8 @@ void Queue::await(std::uint64_t position, Awaited& awaited) {
     }
     throw;
   }
-  if (awaited.failure != nullptr) awaited.failure->raise();
+  // Not reached when the process exits.
+  if (timeline_.reached(position) && awaited.failure != nullptr) awaited.failure->raise();
 }
 
 void Queue::wait_for(const Timeline& timeline, std::uint64_t position) {
