@@ -86,8 +86,8 @@ def test_a_wait_goes_on_after_a_handler_that_raises_nothing(check):
     for _ in range(40):
         y = y @ x
     kill_later(signal.SIGTERM)
-    assert y[0, 0].item() == 1
-    assert calls or not y.isnan().any().item()
+    assert abs(y[0, 0].item() - 1) < 1e-3
+    assert calls == [signal.SIGTERM]
 """
     )
 
