@@ -144,3 +144,23 @@ def test_gradient_of_the_images(name: str, dtype: torch.dtype, last: bool, spoil
     own = images.to("loom").requires_grad_()
     made = F.conv2d(own, weights.to("loom"), None, shape.stride, shape.padding)
     same(torch.autograd.grad(made, own, gradient.to("loom"))[0], expected, dtype)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("spoilt", ["gradient", "images", "all"])
+def test_gradient_of_the_weights(name: str, dtype: torch.dtype, last: bool, spoilt: str) -> None:
+    """Taps that only see what is beside the image there stay as they are."""
+    shape = SHAPES[name]
+    images, weights, _ = operands(shape, dtype, last)
+    w = weights.double().requires_grad_()
+    gradient = last_too(numbers(*by_taps(images, w, None, shape).shape, seed=6).to(dtype), last)
+    if spoilt in ("gradient", "all"):
+        spoil_images(gradient)
+    if spoilt in ("images", "all"):
+        spoil_images(images)
+    expected = torch.autograd.grad(by_taps(images, w, None, shape), w, gradient.double())[0]
+    own = weights.to("loom").requires_grad_()
+    made = F.conv2d(images.to("loom"), own, None, shape.stride, shape.padding)
+    same(torch.autograd.grad(made, own, gradient.to("loom"))[0], expected, dtype)

@@ -2,6 +2,7 @@
 // Convolutions of every kind, cut along the batch or along channels. Those with one weight a pair
 // of channels are matrix products. Gradients of the parameters are summed over parts of the batch
 // in their order.
+#include "loom/ops/convolution_blocks.h"
 #include "loom/ops/convolution_columns.h"
 #include "loom/ops/convolution_cut.h"
 #include "loom/ops/convolution_open.h"
@@ -25,12 +26,7 @@
 namespace loom::ops {
 namespace {
 
-/// What the arguments of a convolution have in common in both directions.
-struct Parameters {
-  at::DimVector stride, padding, dilation, output_padding;
-  bool transposed;
-  std::int64_t groups;
-};
+using Parameters = ConvolutionParameters;
 
 Parameters parameters(c10::IntArrayRef stride, c10::IntArrayRef padding, c10::IntArrayRef dilation,
                       bool transposed, c10::IntArrayRef output_padding, std::int64_t groups) {
@@ -85,7 +81,8 @@ void convolve_to(const at::Tensor& to, const at::Tensor& input, const at::Tensor
   }
 }
 
-// Runs on the worker. `points`: has_points() of the output.
+}  // namespace
+
 void convolve_blocks(Grid& grid, const TensorRef& output, const TensorRef& input,
                      const TensorRef& weight, const TensorRef& bias, const Parameters& p,
                      ConvolutionCut cut, bool points) {
@@ -100,6 +97,8 @@ void convolve_blocks(Grid& grid, const TensorRef& output, const TensorRef& input
     finish_block(grid, output, points, cut, index);
   });
 }
+
+namespace {
 
 at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight,
                        const std::optional<at::Tensor>& bias, c10::IntArrayRef stride,
@@ -211,13 +210,16 @@ void backward_by_channels(Grid& grid, const TensorRef& input_gradient,
   });
 }
 
-// Runs on the worker.
-void backward(Grid& grid, const TensorRef& input_gradient, const TensorRef& weight_gradient,
+}  // namespace
+
+void convolve_backward_blocks(Grid& grid, const TensorRef& input_gradient, const TensorRef& weight_gradient,
               const TensorRef& bias_gradient, const TensorRef& grad, const TensorRef& input,
               const TensorRef& weight, const Parameters& p, ConvolutionCut cut) {
   const auto run = cut.channels ? backward_by_channels : backward_by_batch;
   run(grid, input_gradient, weight_gradient, bias_gradient, grad, input, weight, p, cut);
 }
+
+namespace {
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
     const at::Tensor& grad, const at::Tensor& input, const at::Tensor& weight,
@@ -247,8 +249,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
       return {to.input, to.weight, to.bias};
     }
   }
-  launch_on(grad.device(), "convolution_backward", Custom{}, backward, out(other.input),
-            out(other.weight), out(other.bias), grad, input, weight, p,
+  launch_on(grad.device(), "convolution_backward", Custom{}, convolve_backward_blocks,
+            out(other.input), out(other.weight), out(other.bias), grad, input, weight, p,
             cut_backward(grad, input, weight, transposed, groups,
                          other.weight.defined() || other.bias.defined()));
   return {to.input, to.weight, to.bias};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/convolution_columns.h"
 
+#include "loom/ops/convolution_checked.h"
 #include "loom/ops/convolution_open.h"
 #include "loom/ops/product/convolve.h"
 #include "loom/ops/product/convolve_pixels.h"
@@ -86,6 +87,22 @@ std::optional<bool> bfloat16_images_last(const at::Tensor& to, const at::Tensor&
   return last;
 }
 
+ConvolutionParameters plain(const WindowSteps& steps) {
+  const auto own = [](c10::IntArrayRef list) { return at::DimVector(list.begin(), list.end()); };
+  return {own(steps.stride), own(steps.padding), own(steps.dilation),
+          at::DimVector(steps.stride.size(), 0)};
+}
+
+template <class T, auto kKernel>
+void launch_weight_gradient(const at::Tensor& result, const at::Tensor& grad,
+                            const at::Tensor& input, const at::Tensor& weight,
+                            const Windows& windows, const WindowSteps& steps) {
+  launch("convolution_backward", Custom{}, weight_gradient_checked<T, kKernel>, out(result), grad,
+         input, weight,
+         CheckedConvolution{windows, is_channels_last(result), plain(steps),
+                            cut_backward(grad, input, weight, false, 1, true)});
+}
+
 bool convolve_as_pixels(const at::Tensor& output, const at::Tensor& input, const at::Tensor& weight,
                         const at::Tensor& bias, const WindowSteps& steps) {
   const std::optional<bool> last = bfloat16_images_last(output, input, weight);
@@ -125,8 +142,8 @@ ColumnGradients convolve_pixels_backward(const at::Tensor& input_gradient,
       weight_gradient.defined() ? bfloat16_images_last(input, grad, weight_gradient) : std::nullopt;
   if (both_last && suits_winograd_bfloat16_weights(windows, weight.size(0))) {
     windows.channels_last = *both_last;
-    launch("convolution_backward", Custom{}, winograd_bfloat16_weight_gradient,
-           out(weight_gradient), grad, input, windows, is_channels_last(weight_gradient));
+    launch_weight_gradient<c10::BFloat16, winograd_bfloat16_weight_gradient>(
+        weight_gradient, grad, input, weight, windows, steps);
     made.weight = true;
   }
   return made;
@@ -135,7 +152,7 @@ ColumnGradients convolve_pixels_backward(const at::Tensor& input_gradient,
 ColumnGradients convolve_last_backward(const at::Tensor& input_gradient,
                                        const at::Tensor& weight_gradient, const at::Tensor& grad,
                                        const at::Tensor& input, const at::Tensor& weight,
-                                       const Windows& windows) {
+                                       const Windows& windows, const WindowSteps& steps) {
   ColumnGradients made;
   const Windows turned = turned_windows(windows, weight.size(0));
   if (input_gradient.defined() && is_last_image(input_gradient) &&
@@ -146,8 +163,8 @@ ColumnGradients convolve_last_backward(const at::Tensor& input_gradient,
   }
   if (weight_gradient.defined() && is_last_image(weight_gradient) &&
       suits_winograd_last(windows, weight.size(0))) {
-    launch("convolution_backward", Custom{}, winograd_last_weight_gradient, out(weight_gradient),
-           grad, input, windows);
+    launch_weight_gradient<float, winograd_last_weight_gradient>(weight_gradient, grad, input,
+                                                                 weight, windows, steps);
     made.weight = true;
   }
   return made;
@@ -215,7 +232,8 @@ ColumnGradients convolve_backward_as_columns(const at::Tensor& input_gradient,
   Windows windows = windows_of(input, weight, grad, steps);
   windows.channels_last = last;
   if (last) {
-    return convolve_last_backward(input_gradient, weight_gradient, grad, input, weight, windows);
+    return convolve_last_backward(input_gradient, weight_gradient, grad, input, weight, windows,
+                                  steps);
   }
   const bool wants_input = input_gradient.defined() && is_plain_image(input_gradient);
   const Windows turned = turned_windows(windows, weight.size(0));
@@ -233,10 +251,10 @@ ColumnGradients convolve_backward_as_columns(const at::Tensor& input_gradient,
   const bool wants_weight = weight_gradient.defined() && is_plain_image(weight_gradient);
   const bool by_tiles = suits_winograd(windows, weight.size(0));
   if (wants_weight && (by_tiles || by_taps || suits_weight_gradient(windows))) {
-    const auto run = by_tiles  ? winograd_weight_gradient
-                     : by_taps ? taps_weight_gradient
-                               : convolve_weight_gradient;
-    launch("convolution_backward", Custom{}, run, out(weight_gradient), grad, input, windows);
+    const auto run = by_tiles  ? launch_weight_gradient<float, winograd_weight_gradient>
+                     : by_taps ? launch_weight_gradient<float, taps_weight_gradient>
+                               : launch_weight_gradient<float, convolve_weight_gradient>;
+    run(weight_gradient, grad, input, weight, windows, steps);
     made.weight = true;
   }
   return made;

@@ -27,7 +27,7 @@ void convolve_winograd_turned(Grid& grid, const TensorRef& result, const TensorR
                               const TensorRef& weights, const Windows& windows);
 
 /// The gradient of the weights from that of the result. An infinity or NaN may reach all taps of
-/// its channel and filter.
+/// its channel and filter: direct_gradient.h.
 void winograd_weight_gradient(Grid& grid, const TensorRef& result, const TensorRef& gradient,
                               const TensorRef& images, const Windows& windows);
 
