@@ -25,8 +25,10 @@ c10::DeviceIndex checked_count() {
 
 void check_index(c10::DeviceIndex index, const char* api) {
   const c10::DeviceIndex count = checked_count();
-  TORCH_CHECK(index >= 0 && index < count, api, ": expected a device index in [0, ",
-              static_cast<int>(count), "), got ", static_cast<int>(index));
+  // CUDA's words first, which programs look for.
+  TORCH_CHECK(index >= 0 && index < count, "loom error: invalid device ordinal. ", api,
+              ": expected a device index in [0, ", static_cast<int>(count), "), got ",
+              static_cast<int>(index));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "loom/ops/device_output_scope.h"
 #include "loom/ops/empty.h"
 #include "loom/ops/launch.h"
+#include "loom/ops/type_name.h"
 
 #include <ATen/DimVector.h>
 #include <ATen/native/ConvUtils.h>
@@ -51,13 +52,13 @@ at::Tensor empty_result(c10::IntArrayRef sizes, const at::Tensor& input, const a
 
 void check_same_type(const at::Tensor& input, const at::Tensor& weight,
                      const std::optional<at::Tensor>& bias) {
-  TORCH_CHECK(input.options().type_equal(weight.options()), "Input type (", input.toString(),
-              ") and weight type (", weight.toString(),
+  TORCH_CHECK(input.options().type_equal(weight.options()), "Input type (", type_name(input),
+              ") and weight type (", type_name(weight),
               ") should be the same or input should be a MKLDNN tensor and weight is a dense "
               "tensor");
   TORCH_CHECK(!bias || !bias->defined() || input.options().type_equal(bias->options()),
-              "Input type (", input.toString(), ") and bias type (",
-              bias && bias->defined() ? bias->toString() : "", ") should be the same");
+              "Input type (", type_name(input), ") and bias type (",
+              bias && bias->defined() ? type_name(*bias) : "", ") should be the same");
 }
 
 /// How many tensors of the result's size oneDNN makes before it, in the order of its own: none in

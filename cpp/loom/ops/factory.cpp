@@ -3,6 +3,7 @@
 
 #include "loom/backend/device_state.h"
 #include "loom/ops/empty.h"
+#include "loom/ops/type_name.h"
 
 #include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
@@ -16,7 +17,8 @@ namespace loom::ops {
 namespace {
 
 c10::Device device_of(std::optional<c10::Device> requested) {
-  return to_c10(resolve_device(requested ? requested->index() : c10::DeviceIndex{-1}, "empty"));
+  const c10::DeviceIndex index = requested ? requested->index() : c10::DeviceIndex{-1};
+  return to_c10(resolve_device(index, "torch.device"));
 }
 
 void check_options(std::optional<c10::Layout> layout, std::optional<bool> pin_memory) {
@@ -72,9 +74,15 @@ at::Tensor efficient_zero_tensor(c10::IntArrayRef sizes, std::optional<c10::Scal
                                    std::nullopt);
 }
 
+// Called for tensors of the device only, and refused as on CUDA.
+at::Tensor pin_memory(const at::Tensor& self, std::optional<c10::Device> /*device*/) {
+  TORCH_CHECK(false, "cannot pin '", type_name(self), "' only dense CPU tensors can be pinned");
+}
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
+  library.impl("_pin_memory", pin_memory);
   library.impl("_efficientzerotensor", efficient_zero_tensor);
   library.impl("empty.memory_format", empty_memory_format);
   library.impl("empty_strided", empty_strided_op);

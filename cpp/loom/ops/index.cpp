@@ -4,10 +4,12 @@
 #include "loom/ops/empty.h"
 #include "loom/ops/launch.h"
 #include "loom/ops/structured_meta.h"
+#include "loom/ops/type_name.h"
 
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/embedding_dense_backward_native.h>
+#include <ATen/ops/embedding_ops.h>
 #include <ATen/ops/index_select_native.h>
 #include <ATen/ops/index_select_ops.h>
 #include <c10/core/WrapDimMinimal.h>
@@ -95,8 +97,8 @@ void select_dense(Grid& grid, const TensorRef& output, const TensorRef& self,
   });
 }
 
-void launch_index_select(const at::Tensor& output, const at::Tensor& self, std::int64_t dim,
-                         const at::Tensor& index) {
+void launch_index_select(const char* name, const at::Tensor& output, const at::Tensor& self,
+                         std::int64_t dim, const at::Tensor& index) {
   if (output.numel() == 0 && index.numel() == 0) return;
   if (self.dim() > 0 && self.is_contiguous() && output.is_contiguous() && index.is_contiguous() &&
       output.numel() > 0 && self.numel() > 0 && !self.is_neg() && !self.is_conj()) {
@@ -104,7 +106,7 @@ void launch_index_select(const at::Tensor& output, const at::Tensor& self, std::
     const Selection selection{
         c10::multiply_integers(sizes.slice(0, dim)), sizes[dim], index.numel(),
         static_cast<std::size_t>(c10::multiply_integers(sizes.slice(dim + 1))) * self.itemsize()};
-    return launch("index_select", Custom{}, select_dense, out(output), self, index, selection);
+    return launch(name, Custom{}, select_dense, out(output), self, index, selection);
   }
   const auto kernel = [](at::Tensor to, const at::Tensor& from, const at::Tensor& which,
                          std::int64_t along) {
@@ -116,7 +118,7 @@ void launch_index_select(const at::Tensor& output, const at::Tensor& self, std::
                       static_cast<double>(std::max<std::int64_t>(index.numel(), 1));
   const Along split = cuts ? Along{.dims = {along, kWhole, 0}, .cost = cost}
                            : Along{.dims = {kWhole, kWhole, kWhole}};
-  launch("index_select", split, kernel, out(output), self, index, dim);
+  launch(name, split, kernel, out(output), self, index, dim);
 }
 
 at::Tensor index_select(const at::Tensor& self, std::int64_t dim, const at::Tensor& index) {
@@ -124,7 +126,7 @@ at::Tensor index_select(const at::Tensor& self, std::int64_t dim, const at::Tens
   dim = c10::maybe_wrap_dim(dim, self.dim());
   check_index_select(self, dim, index);
   at::Tensor output = empty(selected_sizes(self, dim, index), self.scalar_type(), self.device());
-  launch_index_select(output, self, dim, index);
+  launch_index_select("index_select", output, self, dim, index);
   return output;
 }
 
@@ -139,8 +141,30 @@ at::Tensor& index_select_out(const at::Tensor& self, std::int64_t dim, const at:
   at::assert_no_overlap(output, self);
   at::assert_no_overlap(output, index);
   at::native::resize_output(output, selected_sizes(self, dim, index));
-  launch_index_select(output, self, dim, index);
+  launch_index_select("index_select", output, self, dim, index);
   return output;
+}
+
+void check_indices(const at::Tensor& indices, int position, const char* function) {
+  TORCH_CHECK(indices.scalar_type() == c10::kLong || indices.scalar_type() == c10::kInt,
+              "Expected tensor for argument #", position,
+              " 'indices' to have one of the following scalar types: Long, Int; but got ",
+              type_name(indices), " instead (while checking arguments for ", function, ")");
+}
+
+// As ATen's, which is made of index_select and would be called so in errors.
+at::Tensor embedding(const at::Tensor& weight, const at::Tensor& indices, std::int64_t /*padding*/,
+                     bool /*scale_grad_by_freq*/, bool /*sparse*/) {
+  TORCH_CHECK(weight.dim() == 2, "'weight' must be 2-D");
+  check_indices(indices, 1, "embedding");
+  detail::check_same_device<at::_ops::embedding>(weight, indices);
+  const at::Tensor rows = indices.reshape(-1);
+  at::Tensor output = empty(selected_sizes(weight, 0, rows), weight.scalar_type(), weight.device());
+  launch_index_select("embedding", output, weight, 0, rows);
+  if (indices.dim() == 1) return output;
+  at::DimVector sizes(indices.sizes().begin(), indices.sizes().end());
+  sizes.push_back(weight.size(1));
+  return output.view(sizes);
 }
 
 /// The indices as lists, one for each row of the result, in their order.
@@ -216,10 +240,7 @@ void add_embedding_gradients(Grid& grid, const TensorRef& result, const TensorRe
 at::Tensor embedding_dense_backward(const at::Tensor& grad, const at::Tensor& indices,
                                     std::int64_t weights, std::int64_t padding_index,
                                     bool scale_grad_by_freq) {
-  TORCH_CHECK(indices.scalar_type() == c10::kLong || indices.scalar_type() == c10::kInt,
-              "Expected tensor for argument #2 'indices' to have one of the following scalar "
-              "types: Long, Int; but got ",
-              indices.toString(), " instead (while checking arguments for embedding_backward)");
+  check_indices(indices, 2, "embedding_backward");
   at::Tensor output = empty({weights, grad.size(-1)}, grad.scalar_type(), grad.device());
   if (!scale_grad_by_freq && grad.scalar_type() == c10::kFloat && output.numel() > 0) {
     launch("embedding_dense_backward", Custom{}, add_embedding_gradients, out(output),
@@ -246,6 +267,7 @@ at::Tensor embedding_dense_backward(const at::Tensor& grad, const at::Tensor& in
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("index_select", TORCH_FN(index_select));
   m.impl("index_select.out", TORCH_FN(index_select_out));
+  m.impl("embedding", TORCH_FN(embedding));
   m.impl("embedding_dense_backward", TORCH_FN(embedding_dense_backward));
 }
 
