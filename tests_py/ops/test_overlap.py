@@ -24,6 +24,8 @@ def ones(y, dtype):
 
 # Functions of a vector, all of which refuse what they are asked to do.
 SHARED = {
+    "cumsum": lambda y: torch.cumsum(y[:-1], 0, out=y[1:]),
+    "cumprod": lambda y: torch.cumprod(y[:-1], 0, out=y[1:]),
     "logcumsumexp": lambda y: torch.logcumsumexp(y[:-1], 0, out=y[1:]),
     "put_": lambda y: y.put_(y.long(), y),
     "take": lambda y: torch.take(y, y.long(), out=y),
@@ -60,6 +62,8 @@ EXPANDED = {
     "arange": lambda y: torch.arange(0, N, out=y),
     "take": lambda y: torch.take(y, ones(y, torch.int64), out=y),
     "put_": lambda y: y.put_(ones(y, torch.int64), ones(y, torch.float32)),
+    "cumsum_": lambda y: y.cumsum_(0),
+    "cumsum": lambda y: torch.cumsum(ones(y, torch.float32), 0, out=y),
     "masked_scatter_": lambda y: y.masked_scatter_(y > 2, ones(y, torch.float32)),
     "masked_select": lambda y: torch.masked_select(ones(y, torch.float32), y < 1, out=y),
     "kthvalue": lambda y: torch.kthvalue(

@@ -6,6 +6,8 @@
 #include "loom/ops/reduce_in_parts.h"
 #include "loom/ops/structured.h"
 
+#include <ATen/MemoryOverlap.h>
+
 namespace loom::ops {
 
 /// Policy of reductions that are cut along kept dimensions only.
@@ -49,8 +51,11 @@ struct Scan {
   static constexpr bool kProbesDtypes = true;
 
   template <class... More>
-  static Along split(const std::array<at::Tensor, 1>&, const at::Tensor& self, std::int64_t dim,
-                     const More&...) {
+  static Along split(const std::array<at::Tensor, 1>& outputs, const at::Tensor& self,
+                     std::int64_t dim, const More&...) {
+    // As the kernel, whose aliases have a storage each.
+    at::assert_no_internal_overlap(outputs[0]);
+    at::assert_no_partial_overlap(outputs[0], self);
     return cut_kept(self, reduced_dim(self, dim, /*keepdim=*/true), 1, /*cost=*/4);
   }
 };
