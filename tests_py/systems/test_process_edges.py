@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The edges of a process: signals, forks, affinity, allocator settings, foreign variables."""
 
+import os
 import signal
 
 import pytest
@@ -44,6 +45,20 @@ def test_bound_first_thread_does_not_bind_the_device(check) -> None:
     variables = {"LOOM_DEVICES": "1", "LOOM_THREADS": None}
     free = check(program, **variables).out
     assert check(program, OMP_PROC_BIND="true", **variables).out == free
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two processors")
+def test_places_of_openmp_outside_of_a_later_affinity_mask(check) -> None:
+    program = """
+        import os, torch, torch_loom
+        torch.ones(2).sum()
+        os.sched_setaffinity(0, {max(CPUS)})
+        print(torch.loom.get_device_properties().cpus)
+    """
+    cpus = os.sched_getaffinity(0)
+    variables = {"LOOM_DEVICES": "1", "OMP_PROC_BIND": "close", "OMP_PLACES": "threads"}
+    done = check(program.replace("CPUS", repr(cpus)), **variables)
+    assert done.out.strip() == str([max(cpus)])
 
 
 @pytest.mark.parametrize("mode", ["unified", "isolated"])

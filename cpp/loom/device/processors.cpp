@@ -1,39 +1,45 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/device/processors.h"
 
+#include <new>
+#include <optional>
+#include <utility>
+
 namespace loom {
 
-// Of the calling thread: 0. More processors than a cpu_set_t names are an error here, and nothing
-// is restricted.
 bool Processors::avoid(int cpu) noexcept {
-  if (!note_all()) return false;
-  cpu_set_t others = all_;
-  CPU_CLR(cpu, &others);
-  return CPU_COUNT(&others) > 0 && restrict_to(others);
+  try {
+    if (!note_all()) return false;
+    CpuSet others = all_;
+    others.erase(cpu);
+    if (others.empty() || !others.apply_to_this_thread(set_)) return false;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  return restricted_ = true;
 }
 
 bool Processors::move_to(int cpu) noexcept {
-  if (!note_all() || !CPU_ISSET(cpu, &all_)) return false;
-  cpu_set_t only;
-  CPU_ZERO(&only);
-  CPU_SET(cpu, &only);
-  return restrict_to(only);
+  try {
+    if (!note_all() || !all_.contains(cpu)) return false;
+    if (!CpuSet({cpu}).apply_to_this_thread(set_)) return false;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  return restricted_ = true;
 }
 
-bool Processors::note_all() noexcept {
-  return restricted_ || ::sched_getaffinity(0, sizeof(all_), &all_) == 0;
+bool Processors::note_all() {
+  if (restricted_) return true;
+  std::optional<CpuSet> all = CpuSet::of_this_thread();
+  if (all.has_value()) all_ = *std::move(all);
+  return all.has_value();
 }
 
-bool Processors::restrict_to(const cpu_set_t& cpus) noexcept {
-  if (::sched_setaffinity(0, sizeof(cpus), &cpus) != 0) return false;
-  restricted_ = true;
-  return true;
-}
-
+// A refusal may be for a moment only: the processors of a cpuset may be taken away and given back.
+// A thread that gave up would stay where it is for ever.
 void Processors::restore() noexcept {
-  if (!restricted_) return;
-  (void)::sched_setaffinity(0, sizeof(all_), &all_);
-  restricted_ = false;
+  if (restricted_) restricted_ = !all_.apply_to_this_thread(set_);
 }
 
 }  // namespace loom

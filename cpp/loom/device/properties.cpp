@@ -2,6 +2,8 @@
 #include "loom/device/properties.h"
 
 #include "loom/base/check.h"
+#include "loom/device/cgroup.h"
+#include "loom/device/cpu_set.h"
 
 #include <algorithm>
 #include <charconv>
@@ -10,9 +12,7 @@
 #include <dlfcn.h>
 #include <fstream>
 #include <optional>
-#include <sched.h>
 #include <set>
-#include <sstream>
 #include <string_view>
 #include <sys/sysinfo.h>
 #include <utility>
@@ -49,40 +49,42 @@ std::string model_name() {
   return "CPU";
 }
 
-/// Adds the processors of OpenMP's places, if the process has an OpenMP runtime. Asked to bind
-/// threads (OMP_PROC_BIND), it has bound the first one to its place long before loom is used, so
-/// that this thread's own mask says nothing of the process.
-void add_openmp_places(std::set<int>& cpus) {
+/// The processors of OpenMP's places, if the process has an OpenMP runtime that has bound the
+/// calling thread to one of them, else none. Asked to bind threads (OMP_PROC_BIND), it has bound the
+/// first one long before loom is used, so that this thread's own mask says nothing of the process.
+/// A mask that is not the place's is somebody else's wish, set later, and holds.
+CpuSet openmp_places(const CpuSet& own) {
   const auto find = []<class Function>(const char* name, Function*& function) {
     function = reinterpret_cast<Function*>(dlsym(RTLD_DEFAULT, name));
     return function != nullptr;
   };
   int (*num_places)() = nullptr;
+  int (*place_num)() = nullptr;
   int (*num_procs)(int) = nullptr;
   void (*proc_ids)(int, int*) = nullptr;
-  if (!find("omp_get_num_places", num_places) || !find("omp_get_place_num_procs", num_procs) ||
-      !find("omp_get_place_proc_ids", proc_ids)) {
-    return;
+  if (!find("omp_get_num_places", num_places) || !find("omp_get_place_num", place_num) ||
+      !find("omp_get_place_num_procs", num_procs) || !find("omp_get_place_proc_ids", proc_ids)) {
+    return {};
   }
-  for (int place = 0; place < num_places(); ++place) {
+  const auto cpus_of = [&](int place) {
     std::vector<int> ids(static_cast<std::size_t>(num_procs(place)));
     proc_ids(place, ids.data());
-    cpus.insert(ids.begin(), ids.end());
+    return ids;
+  };
+  const int bound_to = place_num();
+  if (bound_to < 0 || bound_to >= num_places() || !(CpuSet(cpus_of(bound_to)) == own)) return {};
+  CpuSet all;
+  for (int place = 0; place < num_places(); ++place) {
+    for (const int cpu : cpus_of(place)) all.insert(cpu);
   }
+  return all;
 }
 
 /// The processors that this process may use, in order.
 std::vector<int> allowed_cpus() {
-  cpu_set_t set;
-  std::set<int> cpus;
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) {
-    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-      if (CPU_ISSET(cpu, &set)) cpus.insert(cpu);
-    }
-  }
-  add_openmp_places(cpus);
-  if (cpus.empty()) cpus.insert(0);
-  return {cpus.begin(), cpus.end()};
+  const CpuSet own = CpuSet::of_this_thread().value_or(CpuSet({0}));
+  std::vector<int> cpus = openmp_places(own).cpus();
+  return cpus.empty() ? own.cpus() : cpus;
 }
 
 /// Parses the system's lists of numbers, such as "0-3,8,10-11".
@@ -157,70 +159,12 @@ void read_caches(int cpu, DeviceProperties& properties) {
   }
 }
 
-/// Calls visit(folder, is_version_2) for the folders that may hold the limits of the process's
-/// control group for `controller`.
-template <class Visit>
-void for_each_cgroup(std::string_view controller, Visit visit) {
-  std::ifstream groups("/proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {
-    // hierarchy:controllers:path, with no controllers for version 2.
-    const std::size_t first = line.find(':');
-    const std::size_t second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos) continue;
-    std::istringstream controllers(line.substr(first + 1, second - first - 1));
-    const std::string path = line.substr(second + 1);
-    const bool v2 = second == first + 1;
-    bool named = false;
-    for (std::string each; std::getline(controllers, each, ',');) named |= each == controller;
-    if (!v2 && !named) continue;
-    std::string root("/sys/fs/cgroup");
-    if (!v2) root.append("/").append(controller);
-    // Inside a container the group's own folder is often mounted as the root.
-    visit(root + path, v2);
-    visit(root, v2);
-  }
-}
-
-/// The number at the beginning of a text, if it begins with one.
-std::optional<double> leading_number(const std::optional<std::string>& text) {
-  double number = 0;
-  if (!text) return std::nullopt;
-  const auto result = std::from_chars(text->data(), text->data() + text->size(), number);
-  return result.ec == std::errc() ? std::optional(number) : std::nullopt;
-}
-
-/// The memory that the process may use: the host's, or less if its cgroup says so.
-std::size_t usable_memory() {
+/// The memory that the process may use: the host's, or less if its cgroups say so.
+std::size_t usable_memory(const CgroupLimits& limits) {
   struct sysinfo info = {};
   std::size_t memory = std::size_t{1} << 30;
   if (sysinfo(&info) == 0) memory = static_cast<std::size_t>(info.totalram) * info.mem_unit;
-  for_each_cgroup("memory", [&](const std::string& folder, bool v2) {
-    const auto limit =
-        leading_number(read_line(folder + (v2 ? "/memory.max" : "/memory.limit_in_bytes")));
-    if (limit && *limit > 0 && *limit < static_cast<double>(memory)) {
-      memory = static_cast<std::size_t>(*limit);
-    }
-  });
-  return memory;
-}
-
-/// The processors' worth of time that the process's cgroup grants it, if it says so.
-std::optional<double> cpu_quota() {
-  std::optional<double> least;
-  for_each_cgroup("cpu", [&](const std::string& folder, bool v2) {
-    // Version 2: "quota period" in one file, "max period" without a limit; version 1: -1.
-    const auto line = read_line(folder + (v2 ? "/cpu.max" : "/cpu.cfs_quota_us"));
-    const auto quota = leading_number(line);
-    if (!quota || *quota <= 0) return;
-    const std::size_t space = v2 ? line->find(' ') : std::string::npos;
-    const auto period =
-        v2 ? leading_number(space == std::string::npos ? std::nullopt
-                                                       : std::optional(line->substr(space + 1)))
-           : leading_number(read_line(folder + "/cpu.cfs_period_us"));
-    const double granted = *quota / period.value_or(100'000);
-    if (!least || granted < *least) least = granted;
-  });
-  return least;
+  return std::min(memory, limits.memory.value_or(memory));
 }
 
 SimdLevel simd_level() {
@@ -267,14 +211,14 @@ std::vector<DeviceProperties> enumerate_devices(int count, int threads, std::siz
   const bool by_node = count == 0 || count == static_cast<int>(nodes.size());
   if (count == 0) count = static_cast<int>(nodes.size());
 
+  const CgroupLimits limits = read_cgroup_limits();
   DeviceProperties common;
   common.name = model_name();
   common.simd = simd_level();
   // A quarter is left to the host's own side of the program.
-  const std::size_t fair_share = usable_memory() / 4 * 3 / static_cast<std::size_t>(count);
+  const std::size_t fair_share = usable_memory(limits) / 4 * 3 / static_cast<std::size_t>(count);
   common.total_memory = memory_limit != 0 ? memory_limit : fair_share;
 
-  const std::optional<double> quota = cpu_quota();
   std::vector<DeviceProperties> devices(static_cast<std::size_t>(count), common);
   for (int index = 0; index < count; ++index) {
     DeviceProperties& device = devices[static_cast<std::size_t>(index)];
@@ -282,8 +226,8 @@ std::vector<DeviceProperties> enumerate_devices(int count, int threads, std::siz
     device.cpus =
         by_node ? nodes[static_cast<std::size_t>(index)].second : share_of(allowed, index, count);
     device.core_count = threads != 0 ? threads : count_cores(device.cpus);
-    if (threads == 0 && quota) {
-      const int granted = static_cast<int>(std::ceil(*quota / count));
+    if (threads == 0 && limits.cpus) {
+      const int granted = static_cast<int>(std::ceil(*limits.cpus / count));
       device.core_count = std::clamp(granted, 1, device.core_count);
     }
     read_caches(device.cpus.front(), device);

@@ -33,7 +33,7 @@ inline constexpr int kMaxDevices = 16;
 
 /// The properties of all devices that `count` (0 = one per NUMA node), `threads` (0 = a fair
 /// share) and `memory_limit` (0 = a fair share) make of this host. Respects the process's
-/// affinity mask and cgroup. Throws: loom::Error for more than kMaxDevices devices.
+/// affinity mask and all its cgroups. Throws: loom::Error for more than kMaxDevices devices.
 [[nodiscard]] LOOM_API std::vector<DeviceProperties> enumerate_devices(int count, int threads,
                                                                        std::size_t memory_limit);
 
