@@ -104,27 +104,49 @@ CachingAllocator::State::Block* CachingAllocator::State::map_and_take(const Requ
   LOOM_ASSERT(reinterpret_cast<std::uintptr_t>(address) % detail::SegmentTable::kGranuleBytes == 0,
               "the source's segments must be aligned to 2 MiB");
 
-  auto owned = std::make_unique<Segment>(address, bytes);
-  Segment& segment = *owned;
+  Segment* segment = nullptr;
+  try {
+    segment = &adopt(address, bytes, request);
+  } catch (...) {  // no host memory for what the allocator notes about it
+    source.unmap_segment(address, bytes);
+    throw;
+  }
+  return hand_out(*segment->first, request);
+}
+
+// Whatever throws comes first, or is taken back: a segment is known everywhere or nowhere.
+CachingAllocator::State::Segment& CachingAllocator::State::adopt(std::byte* address,
+                                                                 std::size_t bytes,
+                                                                 const Request& request) {
   PoolGroup& group = group_of(request.pool);
   const bool large = detail::is_large(request.size);
+  BlockPool& pool = group.pool(request.queue, large);
+  detail::StatGroup* const private_bytes =
+      group.is_private() ? &stats.private_reserved_bytes[group.id] : nullptr;
+  table.reserve(bytes);
+  const auto entry = segments.emplace(address, std::make_unique<Segment>(address, bytes)).first;
+  Segment& segment = *entry->second;
+  try {
+    pool.add_segment(segment);
+  } catch (...) {
+    segments.erase(entry);
+    throw;
+  }
+  table.insert(segment);
   segment.group = &group;
   segment.queue = &request.queue;
   segment.context = request.context;
   segment.oversize = bytes >= config.max_split_size;
-  segments.emplace(address, std::move(owned));
-  table.insert(segment);
-  group.pool(request.queue, large).add_segment(segment);
   ++group.segments;
 
   const auto amount = static_cast<std::int64_t>(bytes);
   stats.segment.grow(large, 1);
   stats.reserved_bytes.grow(large, amount);
-  if (group.is_private()) stats.private_reserved_bytes[group.id].grow(large, amount);
+  if (private_bytes != nullptr) private_bytes->grow(large, amount);
   if (segment.oversize) stats.oversize_segments.grow(1);
   ++stats.device_alloc;
   trace(Action::kSegmentAlloc, address, bytes, &request.queue, group.id, request.context);
-  return hand_out(*segment.first, request);
+  return segment;
 }
 
 CachingAllocator::State::Block* CachingAllocator::State::hand_out(Block& block,
@@ -132,10 +154,13 @@ CachingAllocator::State::Block* CachingAllocator::State::hand_out(Block& block,
   BlockPool& pool = *block.segment->pool;
   const bool large = pool.is_large();
   const bool split = detail::should_split(block.size, request.size, large, config.max_split_size);
+  std::unique_ptr<detail::BlockNotes> notes;
+  if (request.context != nullptr) notes = std::make_unique<detail::BlockNotes>();
   const detail::SplitChange change = pool.take(block, request.size, split);
+  if (notes != nullptr) notes->context = request.context;
+  block.notes = std::move(notes);
   block.requested = request.requested;
   block.oversize = block.size >= config.max_split_size;
-  if (request.context != nullptr) block.make_notes().context = request.context;
 
   const auto bytes = static_cast<std::int64_t>(block.size);
   stats.allocation.grow(large, 1);

@@ -64,6 +64,10 @@ struct CachingAllocator::State {
   [[nodiscard]] Request make_request(std::size_t bytes, Queue& queue) LOOM_EXCLUDES(mutex);
   [[nodiscard]] Block* take_cached(const Request& request) LOOM_REQUIRES(mutex);
   [[nodiscard]] Block* map_and_take(const Request& request, std::size_t bytes) LOOM_REQUIRES(mutex);
+  /// Notes a mapped segment for the request, as one free block. Throws: std::bad_alloc; then nothing
+  /// has changed.
+  [[nodiscard]] Segment& adopt(std::byte* address, std::size_t bytes, const Request& request)
+      LOOM_REQUIRES(mutex);
   Block* hand_out(Block& block, const Request& request) LOOM_REQUIRES(mutex);
   void free_block(Block& block, const Context& context) LOOM_REQUIRES(mutex);
   /// Makes the block free for its queue: no queue uses it any more but its own.
@@ -100,7 +104,7 @@ struct CachingAllocator::State {
     return has_callbacks.load(std::memory_order_relaxed) ? ask_for_context() : nullptr;
   }
   [[nodiscard]] Context ask_for_context() const LOOM_EXCLUDES(mutex);
-  /// Adds to the history if one is kept.
+  /// Adds to the history if one is kept; without host memory for it the entry is missing there.
   void trace(TraceEntry::Action action, void* address, std::size_t size, const Queue* queue,
              PoolId pool, const Context& context) LOOM_REQUIRES(mutex) {
     if (history.recording()) add_trace(action, address, size, queue, pool, context);

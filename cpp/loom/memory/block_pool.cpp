@@ -17,29 +17,43 @@ void BlockStore::recycle(Block& block) noexcept {
   unused_ = &block;
 }
 
+Block& BlockPool::make_free_block(Segment& segment, std::byte* address, std::size_t size) {
+  Block& block = store_.make();
+  block.address = address;
+  block.size = size;
+  block.segment = &segment;
+  try {
+    segment.index.insert(address, &block);
+    free_.insert(block);
+  } catch (...) {
+    segment.index.erase(address);
+    store_.recycle(block);
+    throw;
+  }
+  return block;
+}
+
 SplitChange BlockPool::take(Block& block, std::size_t size, bool split) {
   SplitChange change;
+  // First, as it may throw.
+  Block* const rest = split ? &make_free_block(*block.segment, block.address + size,
+                                               block.size - size)
+                            : nullptr;
   free_.erase(block);
   if (block.is_split()) {
     change.blocks -= 1;
     change.bytes -= static_cast<std::int64_t>(block.size);
   }
   block.state = BlockState::kAllocated;
-  if (!split) return change;
+  if (rest == nullptr) return change;
 
-  Block& rest = store_.make();
-  rest.address = block.address + size;
-  rest.size = block.size - size;
-  rest.segment = block.segment;
-  rest.previous = &block;
-  rest.next = block.next;
-  if (block.next != nullptr) block.next->previous = &rest;
-  block.next = &rest;
+  rest->previous = &block;
+  rest->next = block.next;
+  if (block.next != nullptr) block.next->previous = rest;
+  block.next = rest;
   block.size = size;
-  block.segment->index.insert(rest.address, &rest);
-  free_.insert(rest);
   change.blocks += 1;
-  change.bytes += static_cast<std::int64_t>(rest.size);
+  change.bytes += static_cast<std::int64_t>(rest->size);
   return change;
 }
 
@@ -81,14 +95,8 @@ void BlockPool::absorb_next(Block& block) noexcept {
 }
 
 void BlockPool::add_segment(Segment& segment) {
-  Block& block = store_.make();
-  block.address = segment.address;
-  block.size = segment.bytes;
-  block.segment = &segment;
-  segment.first = &block;
+  segment.first = &make_free_block(segment, segment.address, segment.bytes);
   segment.pool = this;
-  segment.index.insert(block.address, &block);
-  free_.insert(block);
 }
 
 void BlockPool::remove_segment(Segment& segment) noexcept {

@@ -41,6 +41,7 @@ class BlockPool {
   /// The smallest free block of at least `size`, or null. It stays free.
   [[nodiscard]] Block* best_fit(std::size_t size) const noexcept { return free_.best_fit(size); }
   /// Makes the free `block` allocated, cut to `size` when `split`; the rest becomes a free block.
+  /// Throws: std::bad_alloc; then nothing has changed. The same holds for add_segment().
   SplitChange take(Block& block, std::size_t size, bool split);
   /// Makes `block` free, merged with its free neighbours; `block` may be gone afterwards.
   SplitChange give_back(Block& block);
@@ -53,6 +54,8 @@ class BlockPool {
   [[nodiscard]] const FreeList& free_blocks() const noexcept { return free_; }
 
  private:
+  /// A block that its segment's index and the free list know; the caller links it to neighbours.
+  Block& make_free_block(Segment& segment, std::byte* address, std::size_t size);
   /// Joins `block` and its next neighbour. Requires: neither is in the free list.
   void absorb_next(Block& block) noexcept;
 

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <new>
 #include <utility>
 
 namespace loom {
@@ -25,6 +26,7 @@ CachingAllocator::CachingAllocator(int device, SegmentSource& source)
     : state_(std::make_unique<State>(device, source)) {}
 
 CachingAllocator::~CachingAllocator() {
+  if (in_bad_fork()) return;  // the memory is the parent's, and nothing can be waited for
   detail::WaitList waits;
   MutexLock lock(state_->mutex);  // nobody else is left; for the analysis only
   for (const auto& [address, segment] : state_->segments) {
@@ -141,7 +143,10 @@ void CachingAllocator::State::add_trace(TraceEntry::Action action, void* address
   if (action == TraceEntry::Action::kOutOfMemory) {
     entry.free_bytes = source.limit() - std::min(source.limit(), source.mapped());
   }
-  history.add(std::move(entry));
+  try {
+    history.add(std::move(entry));
+  } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch): see the declaration
+  }
 }
 
 void CachingAllocator::record_history(std::size_t max_entries,

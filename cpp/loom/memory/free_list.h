@@ -19,9 +19,10 @@ namespace loom::detail {
 
 class FreeList {
  public:
+  /// Throws: std::bad_alloc; then it is not in the list.
   void insert(Block& block) {
-    ++count_;
     block.size > kLargestBin ? static_cast<void>(large_.insert(&block)) : insert_in_bin(block);
+    ++count_;
   }
   /// Requires: in the list, with the size it was inserted with.
   void erase(Block& block) noexcept {

@@ -21,10 +21,14 @@ std::uintptr_t end_granule(const Segment& segment) noexcept {
 
 SegmentTable::SegmentTable() { grow(64); }
 
-void SegmentTable::insert(Segment& segment) {
-  const std::uintptr_t begin = granule_of(segment.address), end = end_granule(segment);
-  const std::size_t needed = 2 * (used_ + (end - begin));
+void SegmentTable::reserve(std::size_t bytes) {
+  const std::size_t needed = 2 * (used_ + bytes / kGranuleBytes);
   if (needed > entries_.size()) grow(std::bit_ceil(needed));
+}
+
+void SegmentTable::insert(Segment& segment) {
+  reserve(segment.bytes);
+  const std::uintptr_t begin = granule_of(segment.address), end = end_granule(segment);
   for (std::uintptr_t granule = begin; granule != end; ++granule) {
     insert_granule({granule, &segment});
   }

@@ -20,7 +20,10 @@ class SegmentTable {
 
   SegmentTable();
 
-  /// Requires: covers whole granules, none of which is in the table.
+  /// Makes room for one more segment of `bytes`.
+  void reserve(std::size_t bytes);
+  /// Requires: covers whole granules, none of which is in the table. Throws nothing after a
+  /// reserve() for its size.
   void insert(Segment& segment);
   void erase(const Segment& segment) noexcept;
   /// The segment that holds `address`, or null.

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The allocator when the host has no memory for what it notes itself.
+#include "memory/allocator_fixture.h"
+#include <cstdlib>
+#include <new>
+
+namespace {
+
+// How many allocations of this thread still succeed; negative = all.
+thread_local int t_allocations_left = -1;
+
+void* allocate_or_fail(std::size_t bytes) {
+  if (t_allocations_left == 0) throw std::bad_alloc();
+  if (t_allocations_left > 0) --t_allocations_left;
+  void* const memory = std::malloc(bytes == 0 ? 1 : bytes);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+}  // namespace
+
+// For the whole test program: operator new as it is, but for threads that ask it to fail.
+void* operator new(std::size_t bytes) { return allocate_or_fail(bytes); }
+void* operator new[](std::size_t bytes) { return allocate_or_fail(bytes); }
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+
+namespace loom {
+namespace {
+
+using testing::kKiB;
+using testing::kMiB;
+
+class HostMemoryTest : public testing::AllocatorTest {
+ protected:
+  /// allocate(), in which all allocations of host memory but the first `spared` fail.
+  [[nodiscard]] std::byte* alloc_with(int spared, std::size_t bytes) {
+    t_allocations_left = spared;
+    try {
+      std::byte* const address = alloc(bytes);
+      t_allocations_left = -1;
+      return address;
+    } catch (const std::bad_alloc&) {
+      t_allocations_left = -1;
+      return nullptr;
+    }
+  }
+
+  /// Fails at one allocation of host memory after the other until the request succeeds.
+  int failures_until_success(std::size_t bytes) {
+    for (int spared = 0;; ++spared) {
+      std::byte* const address = alloc_with(spared, bytes);
+      allocator->check_invariants();
+      EXPECT_EQ(source.mapped(), reserved()) << "after " << spared << " allocations";
+      if (address == nullptr) {
+        EXPECT_EQ(allocated(), held_) << "after " << spared << " allocations";
+        continue;
+      }
+      held_ += bytes;
+      return spared;
+    }
+  }
+
+  std::size_t held_ = 0;
+};
+
+TEST_F(HostMemoryTest, ASegmentThatCannotBeNotedIsGivenBack) {
+  for (const std::size_t bytes : {512 * kKiB, 4 * kMiB, 60 * kMiB}) {
+    EXPECT_GT(failures_until_success(bytes), 0) << bytes << " bytes";
+  }
+}
+
+TEST_F(HostMemoryTest, ABlockThatCannotBeSplitStaysFree) {
+  std::byte* const whole = alloc(20 * kMiB);
+  free(whole);
+  EXPECT_GT(failures_until_success(4 * kMiB), 0);
+  EXPECT_EQ(source.live_segments(), 1);
+}
+
+TEST_F(HostMemoryTest, TheFirstSegmentOfAPrivatePoolIsNoDifferent) {
+  const PoolId pool = CachingAllocator::new_pool_id();
+  allocator->begin_allocate_to_pool(pool, [](const Queue&) { return true; });
+  EXPECT_GT(failures_until_success(4 * kMiB), 0);
+  allocator->end_allocate_to_pool(pool);
+}
+
+TEST_F(HostMemoryTest, AHistoryThatCannotGrowMissesAnEntry) {
+  allocator->record_history(SIZE_MAX, nullptr);
+  EXPECT_GT(failures_until_success(4 * kMiB), 0);
+}
+
+}  // namespace
+}  // namespace loom
