@@ -31,16 +31,20 @@ using c10::CachingAllocator::format_size;
 
 // The allocators that have been given the process's settings, which the first use does.
 std::array<std::atomic<CachingAllocator*>, detail::kMaxDevices> g_allocators;
+// Held while settings are read and handed out: an allocator that is made meanwhile gets what is read
+// after it, so that none is left with settings that were changed in between.
 Mutex g_allocators_mutex;
 
 CachingAllocator& make_allocator(c10::DeviceIndex index) {
   CachingAllocator& made = device_allocator(index);
-  AllocatorConfig config = read_allocator_config();
+  // c10 reads the environment at the first question and then calls apply_allocator_config(), which
+  // takes the lock: not with the lock held.
+  (void)read_allocator_config();
   MutexLock lock(g_allocators_mutex);
   auto& slot = detail::slot_of(g_allocators, index);
   // relaxed: allocators are stored under the lock that is held here
   if (slot.load(std::memory_order_relaxed) == nullptr) {
-    made.set_config(std::move(config));
+    made.set_config(read_allocator_config());
     slot.store(&made, std::memory_order_release);  // release: readers see it configured
   }
   return made;
@@ -254,6 +258,7 @@ std::pair<std::size_t, std::size_t> LoomAllocator::getMemoryInfo(c10::DeviceInde
 }
 
 void apply_allocator_config() {
+  MutexLock lock(g_allocators_mutex);
   for_each_allocator([](CachingAllocator& memory) { memory.set_config(read_allocator_config()); });
 }
 

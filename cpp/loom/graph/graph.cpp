@@ -51,9 +51,10 @@ void Graph::capture_end() {
 }
 
 void Graph::check_captured(const char* api) const {
-  TORCH_CHECK(stage_ == Stage::kCaptured || stage_ == Stage::kReady, "Graph.", api,
+  const Stage stage = stage_;
+  TORCH_CHECK(stage == Stage::kCaptured || stage == Stage::kReady, "Graph.", api,
               ": expected a graph that has been captured, got ",
-              stage_ == Stage::kEmpty ? "an empty one" : "one whose capture has not ended");
+              stage == Stage::kEmpty ? "an empty one" : "one whose capture has not ended");
 }
 
 void Graph::instantiate() {
@@ -66,7 +67,9 @@ void Graph::instantiate() {
 
 void Graph::replay() {
   check_captured("replay");
-  if (stage_ == Stage::kCaptured) instantiate();
+  // Of several first replays one instantiates; the others find it done.
+  Stage captured = Stage::kCaptured;
+  (void)stage_.compare_exchange_strong(captured, Stage::kReady);
   Queue& queue = current_queue(static_cast<c10::DeviceIndex>(queue_->id().device));
   // In a capture the replay becomes a part of that graph.
   const bool nested = queue.captured();

@@ -12,6 +12,7 @@
 
 #include <ATen/core/GraphImplInterface.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -76,7 +77,9 @@ class LOOM_API Graph final : public at::GraphImplInterface {
   void order_after_last_replay(Queue& queue);
 
   const bool keep_graph_;
-  Stage stage_ = Stage::kEmpty;
+  // Replays of several threads may be the first: who sees a stage sees the capture. What changes it
+  // otherwise is one thread's at a time.
+  std::atomic<Stage> stage_{Stage::kEmpty};
   Queue* queue_ = nullptr;  ///< that the capture began on
   std::shared_ptr<CapturedGraph> captured_;
 
