@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/backend/device_state.h"
 #include "loom/device/device.h"
+#include "loom/device/thread.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
@@ -8,6 +9,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "bindings.h"
+#include "gil.h"
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -47,8 +49,13 @@ void drain_autograd_threads() {
 }  // namespace
 
 void bind_exit(py::module_& module) {
+  // The interpreter calls it when it has ended and all of Python's objects are gone, but before the
+  // static objects of the process are destroyed, which commands may still use. Python has room for
+  // few such functions; without it the exit handler does what can be done.
+  (void)Py_AtExit(&stop_threads);
+  module.def("_note_ending_thread", &note_ending_thread);
   module.def("_drain_autograd_threads", &drain_autograd_threads,
-             py::call_guard<py::gil_scoped_release>());
+             py::call_guard<GilRelease>());
 }
 
 }  // namespace loom::python

@@ -4,6 +4,7 @@
 #include "loom/ops/fallback_report.h"
 
 #include "bindings.h"
+#include "gil.h"
 #include <cstdint>
 #include <map>
 #include <string>
@@ -35,7 +36,8 @@ py::object owned(void* object) {
 /// "file.py:12": the innermost frame of this thread that is not PyTorch's own, else the innermost.
 /// Threads without Python frames (autograd's, the workers) give an empty string.
 std::string python_place() {
-  if (Py_IsInitialized() == 0 || PyGILState_GetThisThreadState() == nullptr) return {};
+  if (Py_IsInitialized() == 0 || interpreter_is_gone()) return {};
+  if (PyGILState_GetThisThreadState() == nullptr) return {};
   const py::gil_scoped_acquire gil;
   py::object frame = owned(PyThreadState_GetFrame(PyThreadState_Get()));
   std::string innermost;
@@ -53,11 +55,16 @@ std::string python_place() {
 
 /// Python threads run on while one of them waits for the device, whatever the wait came from.
 void wait_without_gil(void (*body)(void*), void* context) {
-  if (Py_IsInitialized() == 0 || PyGILState_Check() == 0) {
+  if (Py_IsInitialized() == 0) {
     body(context);
     return;
   }
-  const py::gil_scoped_release release;
+  if (PyGILState_Check() == 0) {
+    const WaitWithoutGil wait;
+    body(context);
+    return;
+  }
+  const GilRelease release;
   body(context);
 }
 

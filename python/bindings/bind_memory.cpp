@@ -10,6 +10,7 @@
 #include <torch/csrc/profiler/combined_traceback.h>
 
 #include "bindings.h"
+#include "gil.h"
 #include <map>
 #include <memory>
 #include <string>
@@ -197,7 +198,7 @@ void bind_memory(py::module_& module) {
              [](c10::DeviceIndex device) { return caching_allocator(device).memory_fraction(); });
   module.def("_memory_snapshot", &memory_snapshot);
   module.def("_record_memory_history", &record_memory_history,
-             py::call_guard<py::gil_scoped_release>());
+             py::call_guard<GilRelease>());
   module.def("_host_memory_stats", &host_memory_stats);
   module.def("_set_allocation_name", [](const at::Tensor& tensor, const std::string& name) {
     set_allocation_name(tensor, name);

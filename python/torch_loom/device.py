@@ -96,6 +96,7 @@ def _lazy_call(call: Callable[[], None]) -> None:
 
 def _at_exit() -> None:
     """Leave no thread behind that needs the interpreter while it ends."""
+    _C._note_ending_thread()
     if is_initialized():
         _C._drain_autograd_threads()
         _C._report_unseen_errors()

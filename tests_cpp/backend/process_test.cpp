@@ -4,6 +4,7 @@
 #include "loom/backend/device_state.h"
 #include "loom/backend/generator.h"
 #include "loom/backend/host_allocator.h"
+#include "loom/backend/library.h"
 #include "loom/device/thread.h"
 
 #include <ATen/DeviceAccelerator.h>
@@ -61,6 +62,36 @@ TEST(ProcessDeathTest, ExitBesideABusyStreamIsClean) {
           while (!exiting()) std::this_thread::yield();
         });
         std::exit(0);
+      },
+      ExitedWithCode(0), "");
+}
+
+TEST(ProcessDeathTest, ShutdownEndsWhatRunsAndDropsWhatIsQueued) {
+  EXPECT_EXIT(
+      {
+        shutdown();  // nothing to stop
+        std::exit(0);
+      },
+      ExitedWithCode(0), "");
+  EXPECT_EXIT(
+      {
+        static std::atomic<int> ran{0};
+        c10::DataPtr data = allocate(4096, current_queue());
+        const auto arrived = std::make_shared<testing::Gate>();
+        current_queue().submit("current", [arrived] {
+          arrived->open();
+          while (!exiting()) std::this_thread::yield();
+          ++ran;
+        });
+        current_queue().submit("queued", [] { ran = 100; });
+        arrived->pass();
+        shutdown();
+        if (ran != 1) std::exit(1);
+        shutdown();
+        current_queue().submit("late", [] { ran = 100; });
+        current_queue().synchronize();
+        data.clear();
+        std::exit(ran == 1 ? 0 : 2);
       },
       ExitedWithCode(0), "");
 }

@@ -9,12 +9,13 @@
 #include <gtest/gtest.h>
 
 #include "support/child.h"
+#include "support/forked.h"
 #include "support/gate.h"
 #include "support/queues.h"
+#include "support/threads.h"
 #include <atomic>
 #include <cstdlib>
 #include <memory>
-#include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 
@@ -111,6 +112,53 @@ TEST_F(ExitTest, WhatIsSubmittedAfterwardsIsDroppedAndWaitsReturn) {
               ExitedWithCode(0), "");
 }
 
+struct OfACommand {
+  ~OfACommand() { alive = false; }
+  static inline std::atomic<bool> alive{false};
+};
+
+/// Makes a static object, which is destroyed before loom's exit handler runs, and uses it on.
+void use_static_object_until_exit() {
+  static const OfACommand object;
+  OfACommand::alive = true;
+  while (!exiting()) {
+    if (!OfACommand::alive) std::_Exit(17);
+  }
+}
+
+TEST_F(ExitTest, StaticObjectsOfACommandOutliveItWhereTheProgramStopsTheThreads) {
+  EXPECT_EXIT(testing::finish([] {
+                device(0).default_queue().submit("static", &use_static_object_until_exit);
+                while (!OfACommand::alive) std::this_thread::yield();
+                stop_threads();
+              }),
+              ExitedWithCode(0), "");
+}
+
+TEST_F(ExitTest, StoppingIsForGoodAndMayBeAskedForByManyThreads) {
+  EXPECT_EXIT(testing::finish([] {
+                static std::atomic<int> ran{0};
+                Queue& queue = device(0).default_queue();
+                testing::Gate waiting;
+                queue.submit("current", [&] {
+                  waiting.open();
+                  while (!exiting()) std::this_thread::yield();
+                  testing::wait_until_others_sleep();  // or have returned too early
+                  ++ran;
+                });
+                for (int i = 0; i < 100; ++i) queue.submit("queued", [] { std::_Exit(12); });
+                waiting.pass();
+                testing::on_threads(4, [](int) {
+                  stop_threads();
+                  EXPECT_EQ(ran, 1) << "every caller returns after the threads have ended";
+                });
+                queue.submit("late", [] { std::_Exit(13); });
+                queue.synchronize();
+                stop_threads();
+              }),
+              ExitedWithCode(0), "");
+}
+
 TEST_F(ExitTest, ACommandMayCallExit) {
   EXPECT_EXIT(testing::finish([] {
                 Queue& queue = device(0).default_queue();
@@ -135,17 +183,6 @@ TEST_F(ExitTest, AHostThreadThatWaitsDoesNotHoldIt) {
 
 class ForkTest : public testing::ChildTest {
  protected:
-  /// Runs `body` in a forked process and returns the code with which it exits.
-  template <class Body>
-  static int exit_code_of_fork(Body&& body) {
-    const pid_t child = fork();
-    if (child == 0) testing::finish(body);
-    int status = 0;
-    EXPECT_EQ(waitpid(child, &status, 0), child);
-    EXPECT_TRUE(WIFEXITED(status)) << "status " << status;
-    return WEXITSTATUS(status);
-  }
-
   static void use_device() {
     device(0).default_queue().submit("nothing", [] {});
     device(0).default_queue().synchronize();
@@ -156,7 +193,7 @@ TEST_F(ForkTest, BeforeFirstUseIsClean) {
   EXPECT_EXIT(testing::finish([] {
                 EXPECT_GE(device_count(), 1);
                 EXPECT_FALSE(device_in_use());
-                EXPECT_EQ(exit_code_of_fork([] {
+                EXPECT_EQ(testing::exit_code_of_fork([] {
                             EXPECT_FALSE(in_bad_fork());
                             use_device();
                           }),
@@ -170,7 +207,7 @@ TEST_F(ForkTest, BeforeFirstUseIsClean) {
 TEST_F(ForkTest, AfterUseTheChildGetsAnErrorThatSaysWhatToDo) {
   EXPECT_EXIT(testing::finish([] {
                 use_device();
-                EXPECT_EQ(exit_code_of_fork([] {
+                EXPECT_EQ(testing::exit_code_of_fork([] {
                             EXPECT_TRUE(in_bad_fork());
                             EXPECT_THAT([] { (void)device(0); },
                                         ThrowsMessage<Error>(HasSubstr("'spawn' start method")));
@@ -189,7 +226,7 @@ TEST_F(ForkTest, QueuesOfTheParentGiveErrorsInTheChildAndNeverHang) {
                 testing::submit_gate(queue, gate);
                 QueueEvent event;
                 event.record(queue);
-                EXPECT_EQ(exit_code_of_fork([&] {
+                EXPECT_EQ(testing::exit_code_of_fork([&] {
                             EXPECT_THROW(queue.submit("nothing", [] {}), Error);
                             EXPECT_THROW(queue.synchronize(), Error);
                             EXPECT_THROW(event.synchronize(), Error);
@@ -208,7 +245,7 @@ TEST_F(ForkTest, QueuesAndCoresOfTheParentMayBeDestroyedInTheChild) {
                 auto queue = std::make_unique<Queue>(QueueId{0, 0, 0}, *cores);
                 queue->submit("grid", [&cores] { cores->run(4, [](std::int64_t) {}); });
                 queue->synchronize();
-                EXPECT_EQ(exit_code_of_fork([&] {
+                EXPECT_EQ(testing::exit_code_of_fork([&] {
                             queue.reset();
                             cores.reset();
                           }),
@@ -220,8 +257,8 @@ TEST_F(ForkTest, QueuesAndCoresOfTheParentMayBeDestroyedInTheChild) {
 TEST_F(ForkTest, AChildOfTheChildGetsTheErrorToo) {
   EXPECT_EXIT(testing::finish([] {
                 use_device();
-                EXPECT_EQ(exit_code_of_fork([] {
-                            EXPECT_EQ(exit_code_of_fork([] { EXPECT_THROW(use_device(), Error); }),
+                EXPECT_EQ(testing::exit_code_of_fork([] {
+                            EXPECT_EQ(testing::exit_code_of_fork([] { EXPECT_THROW(use_device(), Error); }),
                                       0);
                           }),
                           0);

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Leaving: whatever is in flight, the process ends, with the code that it was given."""
 
+import shutil
+import subprocess
+from pathlib import Path
+
 import pytest
 
 WORK = """
@@ -77,3 +81,59 @@ def test_an_interrupt_ends_the_process(run):
     )
     assert done.code != 0
     assert "KeyboardInterrupt" in done.err
+
+
+def test_a_daemon_thread_that_waits_for_the_device_at_exit(run):
+    # The wait ends with the process; nobody may take the GIL of an interpreter that has ended.
+    done = run(
+        WORK
+        + """
+    for _ in range(2000):  # more than is run while the interpreter ends
+        y = y @ x
+    from torch_loom import _C
+    waits = _C._host_waits()
+    threads = [
+        threading.Thread(target=lambda: y.sum().item(), daemon=True),
+        threading.Thread(target=torch.loom.synchronize, daemon=True),
+        threading.Thread(target=lambda: y.cpu(), daemon=True),
+    ]
+    for thread in threads:
+        thread.start()
+    while _C._host_waits() < waits + len(threads):
+        pass
+"""
+    )
+    assert (done.code, done.err) == (0, "")
+
+
+THREADS_AT_EXIT = """
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void look(void) {
+  DIR* tasks = opendir("/proc/self/task");
+  for (struct dirent* task; (task = readdir(tasks)) != NULL;) {
+    char path[300], name[16] = "";
+    snprintf(path, sizeof path, "/proc/self/task/%s/comm", task->d_name);
+    FILE* file = fopen(path, "r");
+    if (file == NULL) continue;
+    if (fgets(name, sizeof name, file) != NULL && strncmp(name, "loom", 4) == 0) _exit(17);
+    fclose(file);
+  }
+}
+
+void look_at_exit(void) { atexit(look); }
+"""
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+def test_no_thread_runs_when_static_objects_made_after_the_first_use_are_destroyed(
+    check, tmp_path: Path
+):
+    source, library = tmp_path / "look.c", tmp_path / "look.so"
+    source.write_text(THREADS_AT_EXIT)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+    check(WORK + f"    import ctypes; ctypes.CDLL({str(library)!r}).look_at_exit()\n")

@@ -73,4 +73,6 @@ void init() {
   c10::register_privateuse1_backend("loom");  // the same name again is accepted
 }
 
+void shutdown() noexcept { stop_threads(); }
+
 }  // namespace loom

@@ -13,6 +13,15 @@ namespace loom {
 /// Throws: c10::Error when another library is registered as PrivateUse1 in this process.
 LOOM_API void init();
 
+/// Stops loom's threads and joins them, for good: what a program does before it returns from main()
+/// if commands may use static objects that are destroyed earlier than the exit handler runs which
+/// does the same (loom/device/thread.h), or a library before it is unloaded. The command that a
+/// stream is at ends; what is still queued is not run: call synchronize() of each device first, if
+/// its results or its errors matter. Afterwards memory can be freed, work that is submitted is
+/// dropped, waits return at once, and what the host reads of such work is not defined. Idempotent;
+/// starts nothing and throws nothing. Not for commands: a stream cannot wait for itself.
+LOOM_API void shutdown() noexcept;
+
 /// As init(), without the naming: throws when the registration at load time did not succeed.
 LOOM_API void check_registered();
 

@@ -4,11 +4,11 @@
 #include "loom/base/check.h"
 #include "loom/base/float_mode.h"
 #include "loom/base/mutex.h"
+#include "loom/device/cpu_set.h"
 
 #include <algorithm>
 #include <cstdlib>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <thread>
 #include <utility>
@@ -40,6 +40,8 @@ thread_local bool t_loom_thread = false;
 struct Registry {
   Mutex mutex;
   std::vector<std::shared_ptr<ThreadState>> threads LOOM_GUARDED_BY(mutex);
+  // Those that callers of stop_threads() have begun to join, or have joined.
+  std::vector<std::shared_ptr<ThreadState>> stopping LOOM_GUARDED_BY(mutex);
 };
 
 Registry& registry() {
@@ -84,15 +86,9 @@ class SignalsBlocked {
 
 /// Binds the calling thread to `cpus`. The mask that it inherited does not matter: it is that of
 /// whichever thread was the first to use the device, which its owner may have bound to one core.
-void bind_to(const std::vector<int>& cpus) noexcept {
-  cpu_set_t wanted;
-  CPU_ZERO(&wanted);
-  for (const int cpu : cpus) {
-    if (cpu >= 0 && cpu < CPU_SETSIZE) CPU_SET(cpu, &wanted);
-  }
-  if (CPU_COUNT(&wanted) == 0) return;
+void bind_to(const std::vector<int>& cpus) {
   // A refusal costs speed, nothing else.
-  (void)pthread_setaffinity_np(pthread_self(), sizeof(wanted), &wanted);
+  if (!cpus.empty()) (void)CpuSet(cpus).apply_to_this_thread();
 }
 
 void run_wrapped(std::function<void()>& body) {
@@ -150,11 +146,14 @@ void note_device_used() {
 
 void stop_threads() {
   if (in_bad_fork()) return;
-  std::vector<std::shared_ptr<ThreadState>> threads;
+  std::vector<std::shared_ptr<ThreadState>> threads, others_threads;
   {
-    MutexLock lock(registry().mutex);
+    Registry& all = registry();
+    MutexLock lock(all.mutex);
     detail::g_process_state.store(ProcessState::kExiting, std::memory_order_relaxed);
-    threads.swap(registry().threads);
+    threads.swap(all.threads);
+    others_threads = all.stopping;
+    all.stopping.insert(all.stopping.end(), threads.begin(), threads.end());
   }
   for (const auto& state : threads) state->stop();
   for (const auto& state : threads) {
@@ -166,6 +165,8 @@ void stop_threads() {
     state->joined.store(true, std::memory_order_release);
     state->joined.notify_all();
   }
+  if (on_loom_thread()) return;  // which another caller may be joining
+  for (const auto& state : others_threads) state->joined.wait(false, std::memory_order_acquire);
 }
 
 bool device_was_used() noexcept { return g_used.load(std::memory_order_relaxed); }
