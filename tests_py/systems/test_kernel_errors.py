@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Errors of kernels: they stay with the values that lack because of them, and say where they began."""
+"""Errors of kernels: they stay with the values that lack because of them, and say where from."""
 
 import copy
 import io
@@ -57,7 +57,7 @@ def test_every_look_at_a_failed_value_raises(look):
 DEPENDENTS = {
     "fused": lambda x: (x * 2 + 1).relu(),
     "product": lambda x: x @ torch.ones(4, 3, device="loom"),
-    "linear and gelu": lambda x: nn.functional.gelu(nn.functional.linear(x, torch.ones(3, 4).loom())),
+    "linear and gelu": lambda x: nn.functional.gelu(x @ torch.ones(4, 3, device="loom")),
     "reduction": lambda x: x.sum(0),
     "softmax": lambda x: x.softmax(-1),
     "sort": lambda x: x.sort().values,
@@ -112,7 +112,9 @@ def test_what_shares_a_program_with_a_failed_value_is_computed():
         lambda x: x.copy_(torch.full((2, 4), 5.0, device="loom")),
         lambda x: torch.mul(torch.full((2, 4), 2.5, device="loom"), 2, out=x),
         lambda x: torch.mm(torch.full((2, 1), 5.0).loom(), torch.ones(1, 4).loom(), out=x),
-        lambda x: torch.sort(torch.full((2, 4), 5.0).loom(), out=(x, torch.empty(2, 4).long().loom())),
+        lambda x: torch.cummax(
+            torch.full((2, 4), 5.0).loom(), 0, out=(x, torch.empty(2, 4, dtype=torch.long).loom())
+        ),
     ],
 )
 def test_memory_that_is_written_all_over_is_healthy_again(write):

@@ -104,9 +104,7 @@ class Command {
   /// Appends the device memory that the command touches.
   void accesses(AccessList& list) const { header_->ops->accesses(callable(), list); }
   /// Whether the callable itself looks for failed memory in its parts, by run_checked().
-  [[nodiscard]] bool checks_itself() const noexcept {
-    return header_->ops->run_checked != nullptr;
-  }
+  [[nodiscard]] bool checks_itself() const noexcept { return header_->ops->run_checked != nullptr; }
   void run_checked() const { header_->ops->run_checked(callable()); }
   /// Tells the callable that it failed or will not run.
   void note_failed(const std::shared_ptr<Failure>& failure) const {

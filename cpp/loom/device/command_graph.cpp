@@ -85,8 +85,7 @@ void CommandGraph::run() noexcept {
   std::size_t number = 0;
   commands_.for_each([&](const Command& command) {
     const auto stack = stacks_.find(++number);
-    const Queue::GraphPlace place{number, size_,
-                                  stack == stacks_.end() ? nullptr : &stack->second};
+    const Queue::GraphPlace place{number, size_, stack == stacks_.end() ? nullptr : &stack->second};
     // The one look at the process's state tells of its end and of a trace.
     const detail::ProcessState state = detail::process_state();
     if (state == detail::ProcessState::kExiting) [[unlikely]] {

@@ -14,68 +14,12 @@
 namespace loom {
 namespace {
 
-// Relaxed: set before the device is used, which is ordered with the worker's start.
-std::atomic<ErrorAnnotator> g_annotator{nullptr};
-
 thread_local Queue* t_current = nullptr;
-
-// Relaxed: as above.
-std::atomic<StackProvider> g_stack_provider{nullptr};
 
 // Where the command that this thread submits was called, until the queue takes it.
 thread_local std::string t_stack;
 
-/// -1 until LOOM_ERROR_STACKS has been read. Relaxed: a setting, which orders nothing.
-std::atomic<int> g_error_stacks{-1};
-
-/// What the error of a command says of where it came from.
-std::string describe_origin(const std::string& name, std::uint64_t position, const QueueId& queue,
-                            const std::string& stack) {
-  if (options().launch_blocking) return detail::concat("raised by '", name, "'");
-  std::string text = detail::concat("asynchronous error: raised by '", name, "', command ",
-                                    position, " of queue ", queue.device, ":", queue.priority, ":",
-                                    queue.index, ", submitted earlier");
-  if (!stack.empty()) return detail::concat(text, " at\n", stack);
-  return text + "; set LOOM_ERROR_STACKS=1 (torch.loom.set_error_stacks(True)) to be told where, "
-                "or LOOM_LAUNCH_BLOCKING=1 to have it raised there";
-}
-
-/// For an exception that no annotator knows.
-AnnotatedError annotate_std_exception(const std::exception_ptr& error, const std::string& origin) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const std::exception& known) {
-    std::string text = detail::concat(known.what(), " (", origin, ")");
-    return {std::make_exception_ptr(Error(text)), text};
-  } catch (...) {
-    return {error, origin};
-  }
-}
-
-AnnotatedError annotate(const std::exception_ptr& error, const std::string& origin) {
-  if (const ErrorAnnotator annotator = g_annotator.load(std::memory_order_relaxed)) {
-    AnnotatedError annotated = annotator(error, origin);
-    if (annotated.error != nullptr) return annotated;
-  }
-  return annotate_std_exception(error, origin);
-}
-
 }  // namespace
-
-void set_error_annotator(ErrorAnnotator annotator) noexcept {
-  g_annotator.store(annotator, std::memory_order_relaxed);
-}
-
-void set_stack_provider(StackProvider provider) noexcept {
-  g_stack_provider.store(provider, std::memory_order_relaxed);
-}
-
-bool error_stacks() noexcept { return g_error_stacks.load(std::memory_order_relaxed) > 0; }
-
-void set_error_stacks(bool on) {
-  g_error_stacks.store(on ? 1 : 0, std::memory_order_relaxed);
-  detail::set_observed(detail::Observer::kErrorStacks, on);
-}
 
 Queue* Queue::current() noexcept { return t_current; }
 
@@ -87,12 +31,7 @@ Queue::Queue(QueueId id, Cores& cores)
       depth_(options().queue_depth),
       room_until_(depth_),
       timeline_(cores) {
-  // The first queue reads the option; what the program has set before stands.
-  int unset = -1;
-  if (g_error_stacks.compare_exchange_strong(unset, 0, std::memory_order_relaxed) &&
-      options().error_stacks) {
-    set_error_stacks(true);
-  }
+  detail::read_error_stacks_option();
 }
 
 Queue::~Queue() { worker_.reset(); }
@@ -103,8 +42,7 @@ bool Queue::accepts_commands() const {
 }
 
 CommandRecord* Queue::begin_launch(const char* name) const {
-  const StackProvider provider = g_stack_provider.load(std::memory_order_relaxed);
-  if (error_stacks() && provider != nullptr && !on_loom_thread()) t_stack = provider();
+  t_stack = detail::submission_stack();
   return CommandTrace::instance().begin(name, *this);
 }
 
@@ -217,41 +155,6 @@ void Queue::synchronize(std::uint64_t position) {
   if (failed_at_.load(std::memory_order_relaxed) <= position) throw_error_up_to(position);
 }
 
-void Queue::throw_error_up_to(std::uint64_t position) {
-  Pending pending;
-  {
-    MutexLock lock(pending_mutex_);
-    if (pending_.failure == nullptr || pending_.position > position) return;
-    pending = std::exchange(pending_, {});
-    failed_at_.store(UINT64_MAX, std::memory_order_relaxed);
-  }
-  if (pending.failure->note_seen() || pending.again) pending.failure->raise();
-}
-
-bool Queue::begin_awaited(Awaited& awaited) noexcept {
-  AwaitedState queued = AwaitedState::kQueued;
-  // Relaxed: what it decides about, the submitter has written before it submitted.
-  return awaited.state.compare_exchange_strong(queued, AwaitedState::kRunning,
-                                               std::memory_order_relaxed);
-}
-
-void Queue::await(std::uint64_t position, Awaited& awaited) {
-  try {
-    synchronize(position);
-  } catch (...) {
-    AwaitedState queued = AwaitedState::kQueued;
-    // If it is running it ends soon, and nothing it touches may go before.
-    if (!timeline_.reached(position) &&
-        !awaited.state.compare_exchange_strong(queued, AwaitedState::kGivenUp,
-                                               std::memory_order_relaxed)) {
-      timeline_.wait(position);
-    }
-    throw;
-  }
-  // Not reached when the process exits.
-  if (timeline_.reached(position) && awaited.failure != nullptr) awaited.failure->raise();
-}
-
 void Queue::wait_for(const Timeline& timeline, std::uint64_t position) {
   if (&timeline == &timeline_) return;
   check_not_captured(
@@ -344,116 +247,6 @@ void Queue::run_command(std::uint64_t position) {
     note_end(*record);
   }
   commands_.pop();
-}
-
-void Queue::run(const Command& command, const GraphPlace* place) noexcept {
-  if (FailedMemory::any()) [[unlikely]] {
-    return run_checked(command, place);
-  }
-  std::exception_ptr error;
-  try {
-    command.run();
-    return;
-  } catch (const GivenUp&) {
-    return;
-  } catch (...) {
-    error = std::current_exception();
-  }
-  // Outside the handler, so that the last reference to the exception is the one that is kept.
-  fail(part_of(command, place), error);
-}
-
-void Queue::run_checked(const Command& command, const GraphPlace* place) noexcept {
-  if (!command.checks_itself()) return run_part(part_of(command, place));
-  std::exception_ptr error;
-  try {
-    command.run_checked();
-    return;
-  } catch (...) {
-    error = std::current_exception();
-  }
-  fail(part_of(command, place), error);
-}
-
-Queue::Part Queue::part_of(const Command& command, const GraphPlace* place) {
-  Part part{command.name(), [command] { command.run(); },
-            [command](AccessList& list) { command.accesses(list); },
-            [command](const FailurePtr& failure) { command.note_failed(failure); }};
-  if (place != nullptr) {
-    part.name += detail::concat(" (command ", place->number, " of ", place->size, " of a graph)");
-    if (place->stack != nullptr) part.stack = *place->stack;
-  }
-  return part;
-}
-
-void Queue::run_part(const Part& part) noexcept {
-  std::exception_ptr error;
-  try {
-    AccessList accesses;
-    part.accesses(accesses);
-    if (const FailurePtr failure = failure_of(accesses)) {
-      fail_writes(accesses, failure);
-      if (part.failed) part.failed(failure);
-      return;
-    }
-    part.run();
-    FailedMemory::clear(accesses);
-    return;
-  } catch (const GivenUp&) {
-    return;
-  } catch (...) {
-    error = std::current_exception();
-  }
-  fail(part, error);
-}
-
-FailurePtr Queue::failure_of(const AccessList& accesses) const {
-  return FailedMemory::find(accesses, {this, running_});
-}
-
-void Queue::fail_writes(const AccessList& accesses, const FailurePtr& failure) noexcept {
-  FailedMemory::mark(accesses, failure, *this);
-  keep_failure(failure, false);
-}
-
-void Queue::raise_again(const FailurePtr& failure) noexcept { keep_failure(failure, true); }
-
-void Queue::fail(const Part& part, const std::exception_ptr& error) noexcept {
-  const FailurePtr failure = make_failure(part, error);
-  AccessList accesses;
-  part.accesses(accesses);
-  fail_writes(accesses, failure);
-  if (part.failed) part.failed(failure);
-  remember_failure(failure);
-}
-
-FailurePtr Queue::make_failure(const Part& part, const std::exception_ptr& error) {
-  const std::string origin =
-      describe_origin(part.name, running_, id_, part.stack.empty() ? stack_of_running() : part.stack);
-  AnnotatedError annotated;
-  try {
-    annotated = annotate(error, origin);
-  } catch (...) {
-    annotated = {error, origin};  // no memory for a better text
-  }
-  return std::make_shared<Failure>(std::move(annotated.error), std::move(annotated.text));
-}
-
-std::string Queue::stack_of_running() {
-  MutexLock lock(submit_mutex_);
-  for (auto& [position, stack] : stacks_) {
-    if (position == running_) return stack;
-  }
-  return {};
-}
-
-void Queue::keep_failure(const FailurePtr& failure, bool again) noexcept {
-  MutexLock lock(pending_mutex_);
-  const bool wanted = again || !failure->seen();
-  const bool taken = pending_.failure != nullptr && (pending_.again || !pending_.failure->seen());
-  if (taken || !wanted) return;
-  pending_ = {failure, running_, again};
-  failed_at_.store(running_, std::memory_order_relaxed);
 }
 
 }  // namespace loom

@@ -11,9 +11,11 @@
 
 #include "loom/base/export.h"
 #include "loom/base/mutex.h"
+#include "loom/device/awaited_command.h"
 #include "loom/device/command_buffer.h"
 #include "loom/device/command_graph.h"
 #include "loom/device/cores.h"
+#include "loom/device/error_origin.h"
 #include "loom/device/failure.h"
 #include "loom/device/open_command.h"
 #include "loom/device/thread.h"
@@ -31,42 +33,6 @@
 #include <utility>
 
 namespace loom {
-
-/// What names a queue among all queues of the process.
-struct QueueId {
-  int device = 0;
-  int priority = 0;  ///< 0 = normal, -1 = high (as in CUDA, a lower number goes first)
-  int index = 0;     ///< the device's default queue has index 0 and priority 0
-  friend bool operator==(const QueueId&, const QueueId&) = default;
-};
-
-/// What a layer above makes of an exception: what is thrown, and its text for people.
-struct AnnotatedError {
-  std::exception_ptr error;
-  std::string text;
-};
-
-/// Turns what a command threw into what synchronize() throws, so that a layer above can add
-/// `origin`, which says where it came from, to the messages of its own exception types. Returns a
-/// null error for what it does not know: then a std::exception becomes a loom::Error with that
-/// text, anything else stays as it is. Called on the worker.
-using ErrorAnnotator = AnnotatedError (*)(const std::exception_ptr& error,
-                                          const std::string& origin);
-
-/// Set once, before the device is used.
-LOOM_API void set_error_annotator(ErrorAnnotator annotator) noexcept;
-
-/// Returns where the calling thread is in the host program, as text of several lines, or nothing.
-/// Called by submissions while error stacks are on; may take locks of the host program (the GIL).
-using StackProvider = std::string (*)();
-
-/// Set once, before the device is used; null for none.
-LOOM_API void set_stack_provider(StackProvider provider) noexcept;
-
-/// Whether commands that are submitted from now on note where, for their errors. At first:
-/// LOOM_ERROR_STACKS.
-[[nodiscard]] LOOM_API bool error_stacks() noexcept;
-LOOM_API void set_error_stacks(bool on);
 
 class LOOM_API Queue {
  public:
@@ -224,16 +190,6 @@ class LOOM_API Queue {
     std::uint64_t position = 0;
     bool again = false;  ///< also if somebody has seen it
   };
-  enum class AwaitedState : std::uint32_t { kQueued, kRunning, kGivenUp };
-  /// Of a command that somebody waits for, shared with it.
-  struct Awaited {
-    std::atomic<AwaitedState> state{AwaitedState::kQueued};
-    FailurePtr failure;  ///< written before the timeline reaches the command, read after
-  };
-  /// Thrown by an awaited command that does not run, as nobody waits any more.
-  struct GivenUp {};
-  template <class Callable>
-  struct AwaitedCommand;
 
   template <class Callable>
   std::uint64_t enqueue(const char* name, Callable&& callable, OpenCommand* open = nullptr);
@@ -255,8 +211,7 @@ class LOOM_API Queue {
   void wake_worker() noexcept;
   void finish_blocking(std::uint64_t position);
   void throw_error_up_to(std::uint64_t position);
-  void await(std::uint64_t position, Awaited& awaited);
-  [[nodiscard]] static bool begin_awaited(Awaited& awaited) noexcept;
+  void await(std::uint64_t position, detail::Awaited& awaited);
 
   // On the worker.
   void work();
@@ -330,29 +285,12 @@ class LOOM_API Queue {
 };
 
 template <class Callable>
-struct Queue::AwaitedCommand {
-  Callable callable;
-  std::shared_ptr<Awaited> awaited;
-
-  void operator()() {
-    if (!begin_awaited(*awaited)) throw GivenUp{};
-    callable();
-  }
-  void accesses(AccessList& list) const {
-    if constexpr (requires { callable.accesses(list); }) callable.accesses(list);
-  }
-  void failed(const FailurePtr& failure) noexcept {
-    (void)begin_awaited(*awaited);  // who gives up now waits for the end of this
-    awaited->failure = failure;
-  }
-};
-
-template <class Callable>
 void Queue::submit_and_wait(const char* name, Callable&& callable) {
-  const auto awaited = std::make_shared<Awaited>();
-  const std::uint64_t position =
-      enqueue(name, AwaitedCommand<std::decay_t<Callable>>{std::forward<Callable>(callable), awaited});
-  await(position, *awaited);
+  const auto awaited = std::make_shared<detail::Awaited>();
+  await(
+      enqueue(name, detail::AwaitedCommand<std::decay_t<Callable>>{std::forward<Callable>(callable),
+                                                                   awaited}),
+      *awaited);
 }
 
 template <class Callable>

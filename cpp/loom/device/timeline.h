@@ -22,8 +22,8 @@ using WaitWrapper = void (*)(void (*body)(void*), void* context);
 /// Set once, before the device is used; null for none.
 LOOM_API void set_wait_wrapper(WaitWrapper wrapper) noexcept;
 
-/// Runs the host program's handlers of the signals that have come meanwhile (Ctrl-C), if the calling
-/// thread is the one to run them; what they throw ends the wait.
+/// Runs the host program's handlers of the signals that have come meanwhile (Ctrl-C), if the
+/// calling thread is the one to run them; what they throw ends the wait.
 using SignalHandler = void (*)();
 
 /// Set once, before the device is used; null for none.
