@@ -26,6 +26,8 @@ def ones(y, dtype):
 SHARED = {
     "cumsum": lambda y: torch.cumsum(y[:-1], 0, out=y[1:]),
     "cumprod": lambda y: torch.cumprod(y[:-1], 0, out=y[1:]),
+    "cross": lambda y: torch.linalg.cross(y[:3], y[3:], out=y[:3]),
+    "addmv": lambda y: torch.addmv(y[:3], y.view(2, 3).T[:, :1].expand(3, 2), y[3:5], out=y[1:4]),
     "logcumsumexp": lambda y: torch.logcumsumexp(y[:-1], 0, out=y[1:]),
     "put_": lambda y: y.put_(y.long(), y),
     "take": lambda y: torch.take(y, y.long(), out=y),
@@ -69,6 +71,12 @@ EXPANDED = {
     "kthvalue": lambda y: torch.kthvalue(
         torch.ones(N, 2, device=y.device), 1, out=(y, ones(y, torch.int64))
     ),
+    "addmv": lambda y: torch.addmv(y, y.new_ones(N, N), ones(y, torch.float32), out=y),
+    "addmv_": lambda y: y.addmv_(y.new_ones(N, N), ones(y, torch.float32)),
+    "min": lambda y: torch.min(y.new_ones(N, 2), 1, out=(y, ones(y, torch.int64))),
+    "aminmax": lambda y: torch.aminmax(y.new_ones(N, 2), dim=1, out=(y, ones(y, torch.float32))),
+    "sum": lambda y: torch.sum(y.new_ones(N, 2), 1, out=y),
+    "sort": lambda y: torch.sort(ones(y, torch.float32), out=(y, ones(y, torch.int64))),
     "scatter_": lambda y: y.scatter_(0, ones(y, torch.int64), 2),
     "index_fill_": lambda y: y.index_fill_(0, ones(y, torch.int64), 2),
     "index_add_": lambda y: y.index_add_(0, ones(y, torch.int64), ones(y, torch.float32)),

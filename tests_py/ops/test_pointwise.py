@@ -257,3 +257,37 @@ def test_gradients(function):
 def test_gradients_of_broadcast_operands():
     gradients_agree(lambda x, y, z: (x + y) * z, numbers(600, 500), numbers(500), numbers(600, 1))
     gradients_agree(torch.addcmul, numbers(600, 500), numbers(600, 500), numbers(500))
+
+
+@pytest.mark.parametrize(
+    "shape", [(10, 1, 5, 5), (1, 3, 1, 1), (2, 3, 1, 1), (1, 1, 4, 5), (1, 4), (4, 1), (1, 1), (1,)]
+)
+def test_strides_of_dimensions_of_size_one(shape):
+    plain = torch.rand(shape)
+    odd = [plain, plain.as_strided(shape, [7 if n == 1 else s for n, s in layout(plain)])]
+    if plain.dim() == 4:
+        odd.append(plain.to(memory_format=torch.channels_last))
+    if plain.dim() == 2:
+        odd.append(torch.rand(shape[::-1]).t())
+    for x in odd:
+        for function in (
+            lambda x: x * 5,
+            lambda x: x + 0.5,
+            lambda x: 2 - x,
+            lambda x: x.exp(),
+            lambda x: x + x,
+            lambda x: x.pow(3),
+            lambda x: x.clamp(0.1),
+            lambda x: x.lerp(x, 0.5),
+            lambda x: torch.relu(x),
+            lambda x: x.clone().mul_(2),
+            lambda x: torch.addcmul(x, x, x),
+            lambda x: x > 0.5,
+            lambda x: torch.where(x > 0.5, x, 1.0),
+        ):
+            on_loom = x.to("loom").as_strided(x.shape, x.stride())
+            assert function(on_loom).stride() == function(x).stride(), x.stride()
+
+
+def layout(x):
+    return zip(x.shape, x.stride(), strict=True)

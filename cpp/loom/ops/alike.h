@@ -9,6 +9,9 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Scalar.h>
 
+#include <cstddef>
+#include <cstdint>
+
 namespace loom::ops {
 
 /// What all operands are like; null if they are not.
@@ -20,7 +23,7 @@ class Alike {
     if (!tensor.defined() || impl->key_set().has_any(kViews)) return false;
     if (impl->device_type() != c10::kPrivateUse1) {
       return like_ != nullptr && impl->is_wrapped_number() && !tensor.is_complex() &&
-             tensor.scalar_type() != c10::ScalarType::Bool;
+             tensor.scalar_type() != c10::ScalarType::Bool && has_usual_strides();
     }
     if (!tensor.is_floating_point() || !impl->is_contiguous()) return false;
     if (like_ == nullptr) {
@@ -40,6 +43,18 @@ class Alike {
   [[nodiscard]] const at::Tensor* like() const noexcept { return like_; }
 
  private:
+  /// Beside a number, the result of a contiguous tensor takes over even those strides that have no
+  /// meaning, of dimensions of size 1.
+  [[nodiscard]] bool has_usual_strides() const noexcept {
+    const c10::IntArrayRef sizes = like_->sizes(), strides = like_->strides();
+    std::int64_t usual = 1;
+    for (std::size_t d = sizes.size(); d-- > 0;) {
+      if (strides[d] != usual) return false;
+      usual *= sizes[d];
+    }
+    return true;
+  }
+
   static constexpr c10::DispatchKeySet kViews{
       c10::DispatchKey::Conjugate, c10::DispatchKey::Negative, c10::DispatchKey::ZeroTensor};
 

@@ -8,13 +8,16 @@
 // runs on aliases of them, in the blocks that the policy says.
 // A policy has one static member: split(outputs, arguments...), which returns one of split.h's
 // policies, or launch<kCpu>(name, outputs, arguments...), which queues the kernel itself. It has a
-// member kProbesDtypes if one-element operands are valid whatever the other arguments are.
+// member kProbesDtypes if one-element operands are valid whatever the other arguments are, and
+// kMayCoincide if the kernel is right when the given output is the very place of an input.
 // Thread: registration at load time; the registered functions from any.
 
 #include "loom/ops/alike.h"
 #include "loom/ops/dtype_probe.h"
 #include "loom/ops/empty.h"
+#include "loom/ops/fallback.h"
 #include "loom/ops/launch.h"
+#include "loom/ops/overlap.h"
 #include "loom/ops/structured_meta.h"
 
 #include <torch/library.h>
@@ -40,6 +43,16 @@ struct ResultTraits<std::tuple<First, Rest...>> {
   static constexpr std::size_t kCount = 1 + sizeof...(Rest);
   static constexpr bool kNew = !std::is_reference_v<First>;
 };
+
+/// The tensor that an argument is, or null.
+template <class T>
+const at::Tensor* as_tensor(const T&) {
+  return nullptr;
+}
+inline const at::Tensor* as_tensor(const at::Tensor& tensor) { return &tensor; }
+inline const at::Tensor* as_tensor(const std::optional<at::Tensor>& tensor) {
+  return tensor ? &*tensor : nullptr;
+}
 
 /// The schema with integers in place of SymInts, which the dispatcher unpacks.
 template <class T>
@@ -118,8 +131,19 @@ struct StructuredForm<Op, Meta, Policy, kCpu, Result(Argument...)> {
       std::is_same_v<std::tuple_element_t<0, std::tuple<Argument...>>, at::Tensor&>;
   static constexpr std::size_t kInputs = sizeof...(Argument) - kOutputs;
   using Outputs = std::array<at::Tensor, kOutputs>;
+  /// Whether there may be overlaps that meta() does not look at: TensorIterator does.
+  static constexpr bool kMayOverlap =
+      !ResultTraits<Result>::kNew && !std::is_base_of_v<at::TensorIteratorBase, Meta>;
+  static constexpr bool kMayCoincide = requires { Policy::kMayCoincide; };
 
   static Result call(Argument... arguments) {
+    if constexpr (kMayOverlap) {
+      if (operands_overlap(std::array{as_tensor(arguments)...},
+                           {kInPlace ? 0 : kInputs, kOutputs}, kMayCoincide)) [[unlikely]] {
+        return call_fallback<Result, Argument...>(Op::name, Op::overload_name,
+                                                  std::forward<Argument>(arguments)...);
+      }
+    }
     if constexpr (ResultTraits<Result>::kNew) {
       Outputs outputs = run<OutputKind::kNew>({}, arguments...);
       return std::apply([](auto&... output) { return Result(std::move(output)...); }, outputs);

@@ -49,6 +49,7 @@ struct AlongKept {
 /// Policy of scans: the result has the shape of the input.
 struct Scan {
   static constexpr bool kProbesDtypes = true;
+  static constexpr bool kMayCoincide = true;
 
   template <class... More>
   static Along split(const std::array<at::Tensor, 1>& outputs, const at::Tensor& self,

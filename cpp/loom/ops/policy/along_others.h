@@ -69,6 +69,7 @@ struct AlongOthers {
 /// batch.
 struct Triangle {
   static constexpr bool kProbesDtypes = true;
+  static constexpr bool kMayCoincide = true;
 
   template <auto kCpu>
   static void launch(const char* name, const std::array<at::Tensor, 1>& outputs,

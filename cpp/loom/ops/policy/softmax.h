@@ -15,6 +15,7 @@ namespace loom::ops {
 template <bool kLog>
 struct Softmax {
   static constexpr bool kProbesDtypes = true;
+  static constexpr bool kMayCoincide = true;
 
   template <auto kCpu>
   static void launch(const char* name, const std::array<at::Tensor, 1>& outputs,
