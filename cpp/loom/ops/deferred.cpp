@@ -285,6 +285,104 @@ const char* short_name(const c10::OperatorHandle& op) {
   return op.operator_name().name.c_str() + std::string_view("aten::").size();
 }
 
+/// What a deferred operator returns, on the device.
+struct Results {
+  torch::jit::Stack values;
+  std::vector<TensorRef> fresh;  ///< those that are no arguments
+  bool all_defined = true;
+
+  void add(at::Tensor result) {
+    all_defined = all_defined && result.defined();
+    fresh.emplace_back(result, /*writes=*/true);
+    values.emplace_back(std::move(result));
+  }
+};
+
+/// By the operator's Meta kernel; nothing if that refuses, or cannot tell.
+std::optional<Results> results_by_meta(const c10::OperatorHandle& op, const DeferredPlan& plan,
+                                       Arguments given, c10::Device on) {
+  MetaArguments meta;
+  torch::jit::Stack inferred;
+  inferred.reserve(given.size());
+  for (const c10::IValue& argument : given) inferred.push_back(meta.to_meta(argument));
+  const torch::jit::Stack meta_arguments = inferred;
+  if (plan.infers && !infer(op, inferred)) return std::nullopt;
+  for (std::size_t i = 0; i < plan.result_of.size(); ++i) {
+    const bool is_new = plan.result_of[i] == DeferredPlan::kNew;
+    if (!inferred[i].isTensor() || (is_new && !can_be_made(inferred[i].toTensor(), meta))) {
+      return std::nullopt;
+    }
+  }
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    if (plan.writes[i] && !fits(given[i], meta_arguments[i])) return std::nullopt;
+  }
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    if (!plan.writes[i] || !given[i].isTensor()) continue;
+    const at::Tensor& device = given[i].toTensor();
+    if (device.defined() && device.sizes() != meta_arguments[i].toTensor().sizes()) {
+      device.resize_(meta_arguments[i].toTensor().sizes());
+    }
+  }
+  Results results;
+  for (std::size_t i = 0; i < plan.result_of.size(); ++i) {
+    if (plan.result_of[i] != DeferredPlan::kNew) {
+      results.values.push_back(given[static_cast<std::size_t>(plan.result_of[i])]);
+      continue;
+    }
+    const at::Tensor& like = inferred[i].toTensor();
+    at::Tensor result;
+    if (like.defined()) {
+      result = empty_strided(like.sizes(), like.strides(), like.scalar_type(), on);
+      if (plan.follows_format) follow_format(given[0].toTensor(), result, plan.takes_volumes);
+    }
+    results.add(std::move(result));
+  }
+  return results;
+}
+
+/// Whether an out= tensor can take a result: it has its sizes, or nothing yet.
+bool takes(const at::Tensor& output, const Geometry& geometry) {
+  return output.scalar_type() == geometry.dtype && output.is_privateuseone() &&
+         (output.sizes() == c10::IntArrayRef(geometry.sizes) || output.numel() == 0);
+}
+
+/// Gives a tensor without elements others, in its own storage.
+void grow(const at::Tensor& output, const Geometry& geometry) {
+  std::int64_t extent = 1;
+  for (std::size_t i = 0; i < geometry.sizes.size(); ++i) {
+    extent = geometry.sizes[i] == 0 ? 0 : extent + (geometry.sizes[i] - 1) * geometry.strides[i];
+    if (extent == 0) break;
+  }
+  output.resize_({extent});
+  output.unsafeGetTensorImpl()->set_sizes_and_strides(geometry.sizes, geometry.strides);
+}
+
+/// By a rule of our own; nothing if that does not know.
+std::optional<Results> results_by_rule(const DeferredPlan& plan, Arguments given, c10::Device on) {
+  const Inferred inferred = plan.rule(given);
+  if (!inferred) return std::nullopt;
+  for (std::size_t i = 0; i < plan.result_of.size(); ++i) {
+    if (plan.result_of[i] != DeferredPlan::kNew &&
+        !takes(given[static_cast<std::size_t>(plan.result_of[i])].toTensor(), (*inferred)[i])) {
+      return std::nullopt;
+    }
+  }
+  Results results;
+  for (std::size_t i = 0; i < plan.result_of.size(); ++i) {
+    const Geometry& geometry = (*inferred)[i];
+    if (plan.result_of[i] == DeferredPlan::kNew) {
+      results.add(empty_strided(geometry.sizes, geometry.strides, geometry.dtype, on));
+      continue;
+    }
+    const c10::IValue& output = given[static_cast<std::size_t>(plan.result_of[i])];
+    if (output.toTensor().sizes() != c10::IntArrayRef(geometry.sizes)) {
+      grow(output.toTensor(), geometry);
+    }
+    results.values.push_back(output);
+  }
+  return results;
+}
+
 }  // namespace
 
 bool try_defer(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
@@ -299,67 +397,28 @@ bool try_defer(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   }
   if (!operands.device() || arguments_overlap({&(*stack)[first], count}, plan.writes)) return false;
 
-  MetaArguments meta;
-  torch::jit::Stack inferred;
-  inferred.reserve(count);
-  for (std::size_t i = 0; i < count; ++i) inferred.push_back(meta.to_meta((*stack)[first + i]));
-  const torch::jit::Stack meta_arguments = inferred;
-  if (plan.infers && !infer(op, inferred)) return false;
-  for (std::size_t i = 0; i < plan.result_of.size(); ++i) {
-    const bool is_new = plan.result_of[i] == DeferredPlan::kNew;
-    if (!inferred[i].isTensor() || (is_new && !can_be_made(inferred[i].toTensor(), meta))) {
-      return false;
-    }
-  }
-
-  for (std::size_t i = 0; i < count; ++i) {
-    if (plan.writes[i] && !fits((*stack)[first + i], meta_arguments[i])) return false;
-  }
-  for (std::size_t i = 0; i < count; ++i) {
-    if (!plan.writes[i] || !(*stack)[first + i].isTensor()) continue;
-    const at::Tensor& device = (*stack)[first + i].toTensor();
-    if (device.defined() && device.sizes() != meta_arguments[i].toTensor().sizes()) {
-      device.resize_(meta_arguments[i].toTensor().sizes());
-    }
-  }
-  torch::jit::Stack results;
-  std::vector<TensorRef> new_results;
-  bool all_defined = true;
-  for (std::size_t i = 0; i < plan.result_of.size(); ++i) {
-    if (plan.result_of[i] != DeferredPlan::kNew) {
-      results.push_back((*stack)[first + static_cast<std::size_t>(plan.result_of[i])]);
-      continue;
-    }
-    const at::Tensor& like = inferred[i].toTensor();
-    at::Tensor result;
-    if (like.defined()) {
-      result = empty_strided(like.sizes(), like.strides(), like.scalar_type(), *operands.device());
-      if (plan.follows_format) {
-        follow_format((*stack)[first].toTensor(), result, plan.takes_volumes);
-      }
-    }
-    all_defined = all_defined && result.defined();
-    new_results.emplace_back(result, /*writes=*/true);
-    results.emplace_back(std::move(result));
-  }
-
+  const Arguments given(stack->data() + first, count);
+  std::optional<Results> made = plan.rule != nullptr
+                                    ? results_by_rule(plan, given, *operands.device())
+                                    : results_by_meta(op, plan, given, *operands.device());
+  if (!made) return false;
   std::vector<DeferredArgument> arguments;
   arguments.reserve(count);
   for (std::size_t i = 0; i < count; ++i) {
     arguments.emplace_back((*stack)[first + i], plan.writes[i], plan.replaces[i]);
   }
-  const bool as_outputs = plan.out_form && all_defined;
+  const bool as_outputs = plan.out_form && made->all_defined;
   Queue& queue = current_queue(operands.device()->index());
   const std::uint64_t position = queue.submit(
       short_name(op), DeferredCommand(as_outputs ? *plan.out_form : op, std::move(arguments),
-                                      std::move(new_results), as_outputs));
+                                      std::move(made->fresh), as_outputs));
   // In a capture nothing can be waited for: a refusal is then an error of the replay.
   if (operands.unusual_dtypes() && !queue.captured() && !accepted().contains(operands.key())) {
     queue.synchronize(position);
     accepted().insert(operands.key());
   }
   torch::jit::drop(*stack, count);
-  for (c10::IValue& result : results) stack->push_back(std::move(result));
+  for (c10::IValue& result : made->values) stack->push_back(std::move(result));
   return true;
 }
 

@@ -2,9 +2,9 @@
 #pragma once
 
 // The asynchronous path of operators that have no kernel of their own here but do have a shape
-// inference: ATen's Meta kernel (C++, or Python's where there is Python) says on the caller what
-// the results look like, they are allocated, and ATen's CPU kernel runs on the worker, as one
-// block. Thread: any.
+// inference: a rule of ours (inference/rule.h) or ATen's Meta kernel (C++, or Python's where there
+// is Python) says on the caller what the results look like, they are allocated, and ATen's CPU
+// kernel runs on the worker, as one block. Thread: any.
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>

@@ -17,23 +17,10 @@ namespace loom::ops {
 namespace {
 
 // Operators whose shape inference does not tell what the CPU kernel does.
-constexpr std::array<std::string_view, 18> kExcluded = {
+constexpr std::array<std::string_view, 7> kExcluded = {
     // Another dtype of the statistics, or statistics that out= is not given.
     "aten::native_batch_norm",
     "aten::_batch_norm_with_update",
-    // Other sizes of what only the gradient needs, or of a single element.
-    "aten::_embedding_bag",
-    "aten::_embedding_bag_forward_only",
-    "aten::multilabel_margin_loss_forward",
-    // Other strides.
-    "aten::_fft_c2c",
-    "aten::_fft_c2r",
-    "aten::_fft_r2c",
-    "aten::linalg_eig",
-    "aten::linalg_householder_product",
-    "aten::linalg_solve_triangular",
-    "aten::nonzero_static",
-    "aten::ormqr",
     // Statistics that the kernel gives the number of channels at the first call.
     "aten::_fused_moving_avg_obs_fq_helper",
     // Quantized results, which are not inferred as such.
@@ -61,8 +48,8 @@ constexpr std::array<std::string_view, 1> kFollowsFormatOfVolumes = {
 constexpr std::array<std::string_view, 1> kIndexing = {"aten::index"};
 
 // Operators with nothing to infer: what they write is given, and of the right size.
-constexpr std::array<std::string_view, 3> kNothingInferred = {
-    "aten::_cummax_helper", "aten::_cummin_helper",
+constexpr std::array<std::string_view, 4> kNothingInferred = {
+    "aten::_cummax_helper", "aten::_cummin_helper", "aten::_fused_adagrad_",
     "aten::_amp_foreach_non_finite_check_and_unscale_"};
 
 bool contains(std::span<const std::string_view> names, const std::string& name) {
@@ -164,9 +151,11 @@ DeferredPlan make_plan(const c10::OperatorHandle& op) {
   plan.takes_volumes = contains(kFollowsFormatOfVolumes, name);
   plan.follows_format = plan.takes_volumes || contains(kFollowsFormat, name);
   if (!op.hasKernelForDispatchKey(c10::DispatchKey::CPU)) return plan;
-  if (plan.infers && !op.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta)) return plan;
+  plan.rule = inference_rule(op.operator_name());
+  const bool knows = plan.rule != nullptr || !plan.infers;
+  if (!knows && !op.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta)) return plan;
   const auto& forms = overloads().of(name);  // not every form has the tags that belong to all
-  if (!contains(kIndexing, name) &&
+  if (!contains(kIndexing, name) && plan.rule == nullptr &&
       std::any_of(forms.begin(), forms.end(), shape_depends_on_data)) {
     return plan;
   }

@@ -4,6 +4,8 @@
 // What of an operator's schema decides whether it can be deferred (deferred.h), found out once an
 // operator. Thread: any.
 
+#include "loom/ops/inference/rule.h"
+
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <atomic>
@@ -17,9 +19,10 @@ struct DeferredPlan {
   static constexpr int kNew = -1;
 
   bool possible = false;
-  bool follows_format = false;  ///< new results take the first argument's memory format
-  bool takes_volumes = false;   ///< ... which has five dimensions, if need be with a batch of one
-  bool infers = true;           ///< false: there is nothing to infer
+  bool follows_format = false;   ///< new results take the first argument's memory format
+  bool takes_volumes = false;    ///< ... which has five dimensions, if need be with a batch of one
+  bool infers = true;            ///< false: there is nothing to infer
+  InferenceRule rule = nullptr;  ///< what infers, if not the Meta kernel
   /// For each result: the argument that it is (in place, out=), or kNew.
   std::vector<int> result_of;
   /// For each argument: whether it is written.

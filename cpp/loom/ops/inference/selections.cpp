@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Selections and counts.
+#include "loom/ops/inference/rule.h"
+
+#include <algorithm>
+
+namespace loom::ops::inference {
+namespace {
+
+/// Values and indices along a dimension that is reduced to one element.
+Inferred selected(const at::Tensor& self, std::int64_t dim, bool keepdim) {
+  at::DimVector sizes(self.sizes());
+  if (!sizes.empty() && keepdim) sizes[dim] = 1;
+  if (!sizes.empty() && !keepdim) sizes.erase(sizes.begin() + dim);
+  return {{Geometry(self.scalar_type(), sizes), Geometry(c10::kLong, sizes)}};
+}
+
+bool is_ordered(c10::ScalarType dtype) {
+  return is_real(dtype) || dtype == c10::kHalf || dtype == c10::kBFloat16 ||
+         (c10::isIntegralType(dtype, /*includeBool=*/false) &&
+          !c10::isBarebonesUnsignedType(dtype));
+}
+
+bool has_weights_like(const at::Tensor& self, const at::Tensor& weight, std::int64_t count) {
+  return !weight.defined() || (weight.scalar_type() == self.scalar_type() && weight.dim() == 1 &&
+                               weight.numel() == count);
+}
+
+/// The last dimension of `self` counts coordinates, others points.
+std::int64_t points_of(const at::Tensor& self) {
+  return c10::multiply_integers(self.sizes().slice(0, self.dim() - 1));
+}
+
+}  // namespace
+
+// (self, k, dim, keepdim, *, values, indices)
+Inferred kthvalue(Arguments arguments) {
+  const at::Tensor& self = tensor_at(arguments, 0);
+  const auto dim = wrapped_dim(arguments[2].toInt(), self.dim());
+  if (!dim || !is_ordered(self.scalar_type()) || self.numel() == 0) return std::nullopt;
+  const std::int64_t k = arguments[1].toInt(), length = self.dim() > 0 ? self.size(*dim) : 1;
+  if (k < 1 || k > length) return std::nullopt;
+  return selected(self, *dim, arguments[3].toBool());
+}
+
+// (self, dim, keepdim, *, values, indices)
+Inferred median(Arguments arguments) {
+  const at::Tensor& self = tensor_at(arguments, 0);
+  const auto dim = wrapped_dim(arguments[1].toInt(), self.dim());
+  if (!dim || !is_ordered(self.scalar_type()) || self.numel() == 0) return std::nullopt;
+  return selected(self, *dim, arguments[2].toBool());
+}
+
+// (self, dim)
+Inferred logcumsumexp(Arguments arguments) {
+  const at::Tensor& self = tensor_at(arguments, 0);
+  const auto dtype = self.scalar_type();
+  const bool known =
+      is_real(dtype) || is_complex(dtype) || dtype == c10::kHalf || dtype == c10::kBFloat16;
+  if (!known || !wrapped_dim(arguments[1].toInt(), self.dim())) return std::nullopt;
+  return {{Geometry(dtype, self.sizes())}};
+}
+
+// (self, *, size, fill_value)
+Inferred nonzero_static(Arguments arguments) {
+  const at::Tensor& self = tensor_at(arguments, 0);
+  const std::int64_t rows = arguments[1].toInt();
+  if (rows < 0) return std::nullopt;
+  return {{Geometry(c10::kLong, {rows, self.dim()})}};
+}
+
+// (self, bins, *, range, weight, density)
+Inferred histogram_of_count(Arguments arguments) {
+  const at::Tensor& self = tensor_at(arguments, 0);
+  const std::int64_t bins = arguments[1].toInt();
+  const at::Tensor weight = optional_tensor_at(arguments, 3);
+  if (!is_real(self.scalar_type()) || bins < 1) return std::nullopt;
+  if (weight.defined() &&
+      (weight.scalar_type() != self.scalar_type() || weight.sizes() != self.sizes())) {
+    return std::nullopt;
+  }
+  // A range is checked by what it says: the operator itself does that.
+  if (!arguments[2].isNone()) {
+    const auto range = arguments[2].toDoubleVector();
+    if (range.size() != 2 || !(range[0] <= range[1])) return std::nullopt;
+  }
+  return {{Geometry(self.scalar_type(), {bins}), Geometry(self.scalar_type(), {bins + 1})}};
+}
+
+// (self, bins, *, weight, density)
+Inferred histogram_of_edges(Arguments arguments) {
+  const at::Tensor &self = tensor_at(arguments, 0), &bins = tensor_at(arguments, 1);
+  const at::Tensor weight = optional_tensor_at(arguments, 2);
+  if (!is_real(self.scalar_type()) || bins.scalar_type() != self.scalar_type() || bins.dim() != 1 ||
+      bins.numel() < 1) {
+    return std::nullopt;
+  }
+  if (weight.defined() &&
+      (weight.scalar_type() != self.scalar_type() || weight.sizes() != self.sizes())) {
+    return std::nullopt;
+  }
+  return {{Geometry(self.scalar_type(), {bins.numel() - 1}),
+           Geometry(self.scalar_type(), {bins.numel()})}};
+}
+
+// (self, bins, *, range, weight, density)
+Inferred histogram_of_counts(Arguments arguments) {
+  const at::Tensor& self = tensor_at(arguments, 0);
+  const at::DimVector bins = arguments[1].toDimVector();
+  if (self.dim() < 2 || !is_real(self.scalar_type()) || !arguments[2].isNone() ||
+      static_cast<std::int64_t>(bins.size()) != self.size(-1) ||
+      std::ranges::any_of(bins, [](std::int64_t count) { return count < 1; }) ||
+      !has_weights_like(self, optional_tensor_at(arguments, 3), points_of(self))) {
+    return std::nullopt;
+  }
+  return {{Geometry(self.scalar_type(), bins)}};
+}
+
+// (self, bins, *, weight, density)
+Inferred histogram_of_many_edges(Arguments arguments) {
+  const at::Tensor& self = tensor_at(arguments, 0);
+  if (self.dim() < 2 || !is_real(self.scalar_type())) return std::nullopt;
+  at::DimVector sizes;
+  for (const at::Tensor& edges : arguments[1].toTensorList()) {
+    if (edges.dim() != 1 || edges.numel() < 1 || edges.scalar_type() != self.scalar_type()) {
+      return std::nullopt;
+    }
+    sizes.push_back(edges.numel() - 1);
+  }
+  if (static_cast<std::int64_t>(sizes.size()) != self.size(-1) ||
+      !has_weights_like(self, optional_tensor_at(arguments, 2), points_of(self))) {
+    return std::nullopt;
+  }
+  return {{Geometry(self.scalar_type(), sizes)}};
+}
+
+}  // namespace loom::ops::inference
