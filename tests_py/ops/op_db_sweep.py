@@ -92,6 +92,12 @@ def agreement(rows: Iterable[Row]) -> float:
     return 100.0 * sum(row.good for row in names.values()) / len(names)
 
 
+def without_fallback(rows: list[Row]) -> set[str]:
+    """The names that agree, none of whose variants took the fallback."""
+    good = {name for name, row in by_name(rows).items() if row.good}
+    return good - {row.name for row in rows if row.fallbacks}
+
+
 # --- the table in docs/op_db.md --------------------------------------------------------------
 
 _INTRODUCTION = """\
@@ -114,7 +120,7 @@ when a row here is no longer true. This page is written by
 def report(rows: list[Row], differences: dict[str, str], not_compared: dict[str, str]) -> str:
     names = by_name(rows)
     good = [row for row in names.values() if row.good]
-    native = {row.name for row in good} - {row.name for row in rows if row.fallbacks}
+    native = without_fallback(rows)
     errors = [row for row in good if row.compared == "error"]
     text = _INTRODUCTION.format(
         samples=SAMPLES,
@@ -161,7 +167,12 @@ def main() -> None:
         if not row.good or arguments.names:
             print(f"{row.name} {row.variant} [{row.compared}] {row.status}: {row.detail}")
     seconds = time.perf_counter() - start
-    print(f"{len(by_name(rows))} names, {agreement(rows):.2f} % agree, {seconds:.0f} s")
+    for row in rows:
+        if row.fallbacks:
+            print(f"{row.name} {row.variant} falls back: {', '.join(row.fallbacks)}")
+    count, native = len(by_name(rows)), len(without_fallback(rows))
+    print(f"{count} names, {agreement(rows):.2f} % agree, {seconds:.0f} s")
+    print(f"{native} of them ({100 * native / count:.1f} %) without a fallback")
     if arguments.write:
         page = Path(__file__).parents[2] / "docs" / "op_db.md"
         page.write_text(report(rows, DIFFERENCES, NOT_COMPARED))
