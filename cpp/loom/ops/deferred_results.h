@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// The results of a deferred operator (deferred.h): inferred, by a rule of ours or by the operator's
+// Meta kernel, and allocated. Thread: any.
+
+#include "loom/ops/deferred_plan.h"
+#include "loom/ops/tensor_ref.h"
+
+#include <ATen/core/stack.h>
+
+#include <optional>
+#include <vector>
+
+namespace loom::ops {
+
+/// What a deferred operator returns, on the device.
+struct DeferredResults {
+  torch::jit::Stack values;
+  std::vector<TensorRef> fresh;  ///< those that are no arguments
+  bool all_defined = true;
+
+  void add(at::Tensor result) {
+    all_defined = all_defined && result.defined();
+    fresh.emplace_back(result, /*writes=*/true);
+    values.emplace_back(std::move(result));
+  }
+};
+
+/// Nothing, and nothing happened, if the inference refuses, or cannot tell.
+/// Throws: torch.OutOfMemoryError.
+[[nodiscard]] std::optional<DeferredResults> make_results(const c10::OperatorHandle& op,
+                                                          const DeferredPlan& plan, Arguments given,
+                                                          c10::Device on);
+
+}  // namespace loom::ops
