@@ -96,10 +96,8 @@ void run_signal_handlers() {
 }  // namespace
 
 void bind_errors(py::module_& module) {
-  g_main_thread = py::module_::import("threading")
-                      .attr("main_thread")()
-                      .attr("ident")
-                      .cast<unsigned long>();
+  g_main_thread =
+      py::module_::import("threading").attr("main_thread")().attr("ident").cast<unsigned long>();
   set_stack_provider(&submission_stack);
   set_signal_handler(&run_signal_handlers);
   module.def("_error_stacks", &error_stacks);

@@ -54,8 +54,7 @@ void bind_exit(py::module_& module) {
   // few such functions; without it the exit handler does what can be done.
   (void)Py_AtExit(&stop_threads);
   module.def("_note_ending_thread", &note_ending_thread);
-  module.def("_drain_autograd_threads", &drain_autograd_threads,
-             py::call_guard<GilRelease>());
+  module.def("_drain_autograd_threads", &drain_autograd_threads, py::call_guard<GilRelease>());
 }
 
 }  // namespace loom::python

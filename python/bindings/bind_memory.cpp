@@ -197,8 +197,7 @@ void bind_memory(py::module_& module) {
   module.def("_get_memory_fraction",
              [](c10::DeviceIndex device) { return caching_allocator(device).memory_fraction(); });
   module.def("_memory_snapshot", &memory_snapshot);
-  module.def("_record_memory_history", &record_memory_history,
-             py::call_guard<GilRelease>());
+  module.def("_record_memory_history", &record_memory_history, py::call_guard<GilRelease>());
   module.def("_host_memory_stats", &host_memory_stats);
   module.def("_set_allocation_name", [](const at::Tensor& tensor, const std::string& name) {
     set_allocation_name(tensor, name);

@@ -28,7 +28,8 @@ class CgroupTest : public ::testing::Test {
   void mount_v2(const std::string& group = "/", const std::string& point = "/sys/fs/cgroup") const {
     write("/proc/self/mountinfo",
           "23 27 0:22 / /sys rw,relatime - sysfs sysfs rw\n"
-          "31 23 0:28 " + group + " " + point + " rw shared:4 - cgroup2 cgroup2 rw,nsdelegate");
+          "31 23 0:28 " +
+              group + " " + point + " rw shared:4 - cgroup2 cgroup2 rw,nsdelegate");
   }
   [[nodiscard]] CgroupLimits limits() const { return read_cgroup_limits(root_); }
 

@@ -203,7 +203,8 @@ TEST_F(CommandGraphTest, TheFirstErrorOfAReplayNamesItsCommandAndTheRestRuns) {
   graph_->end_capture();
   replay(queue_);
   const std::string text = thrown_text([&] { queue_.synchronize(); });
-  EXPECT_EQ(text.find("out of range (asynchronous error: raised by 'bad (command 2 of 4 of a graph)', command 1 of"),
+  EXPECT_EQ(text.find("out of range (asynchronous error: raised by 'bad (command 2 of 4 of a "
+                      "graph)', command 1 of"),
             0U)
       << text;
   EXPECT_EQ(ran_, (std::vector<int>{1, 2}));

@@ -61,8 +61,8 @@ class FailedMemoryTest : public testing::QueueFixture {
     queue.submit("command", Command{std::move(body), std::move(touches)});
   }
   void submit_failing(AccessList touches, const char* message = "index 7") {
-    queue_.submit("gather", Command{[message] { throw std::out_of_range(message); },
-                                    std::move(touches)});
+    queue_.submit("gather",
+                  Command{[message] { throw std::out_of_range(message); }, std::move(touches)});
   }
   /// Waits, and takes the error that is raised once.
   void take_error(Queue& queue) { EXPECT_THROW(queue.synchronize(), Error); }
@@ -93,8 +93,9 @@ TEST_F(FailedMemoryTest, EveryLookGetsTheFirstError) {
   submit_failing({replace(1)}, "index 11");
   take_error(queue_);
   for (int look = 0; look < 3; ++look) {
-    EXPECT_THAT([&] { FailedMemory::check(at(1), 1); },
-                ThrowsMessage<Error>(HasSubstr("index 11 (asynchronous error: raised by 'gather'")));
+    EXPECT_THAT(
+        [&] { FailedMemory::check(at(1), 1); },
+        ThrowsMessage<Error>(HasSubstr("index 11 (asynchronous error: raised by 'gather'")));
   }
 }
 

@@ -257,11 +257,12 @@ TEST_F(ForkTest, QueuesAndCoresOfTheParentMayBeDestroyedInTheChild) {
 TEST_F(ForkTest, AChildOfTheChildGetsTheErrorToo) {
   EXPECT_EXIT(testing::finish([] {
                 use_device();
-                EXPECT_EQ(testing::exit_code_of_fork([] {
-                            EXPECT_EQ(testing::exit_code_of_fork([] { EXPECT_THROW(use_device(), Error); }),
-                                      0);
-                          }),
-                          0);
+                EXPECT_EQ(
+                    testing::exit_code_of_fork([] {
+                      EXPECT_EQ(
+                          testing::exit_code_of_fork([] { EXPECT_THROW(use_device(), Error); }), 0);
+                    }),
+                    0);
               }),
               ExitedWithCode(0), "");
 }

@@ -40,10 +40,10 @@ TEST_F(QueueErrorTest, TextSaysWhatAndWhereItCameFrom) {
   queue_.submit("nothing", nothing);
   submit_failing("index 7 is out of bounds");
   EXPECT_THAT([&] { queue_.synchronize(); },
-              ThrowsMessage<Error>(AllOf(
-                  HasSubstr("index 7 is out of bounds (asynchronous error: raised by 'index_select', command 2 of "
-                            "queue 0:0:0"),
-                  HasSubstr("LOOM_LAUNCH_BLOCKING=1"))));
+              ThrowsMessage<Error>(AllOf(HasSubstr("index 7 is out of bounds (asynchronous error: "
+                                                   "raised by 'index_select', command 2 of "
+                                                   "queue 0:0:0"),
+                                         HasSubstr("LOOM_LAUNCH_BLOCKING=1"))));
 }
 
 TEST_F(QueueErrorTest, LaterCommandsRunAllTheSame) {
@@ -150,8 +150,9 @@ class QueueAnnotatorTest : public QueueErrorTest {
 
 TEST_F(QueueAnnotatorTest, KnownTypesKeepTheirDynamicType) {
   queue_.submit("gather", [] { throw IndexError("index 3"); });
-  EXPECT_THAT([&] { queue_.synchronize(); },
-              ThrowsMessage<IndexError>(HasSubstr("index 3; asynchronous error: raised by 'gather'")));
+  EXPECT_THAT(
+      [&] { queue_.synchronize(); },
+      ThrowsMessage<IndexError>(HasSubstr("index 3; asynchronous error: raised by 'gather'")));
 }
 
 TEST_F(QueueAnnotatorTest, UnknownStdExceptionsBecomeErrors) {

@@ -123,7 +123,8 @@ TEST_F(QueueTest, ASubmitterThatIsFarAheadIsHeld) {
 
 TEST_F(QueueTest, ACommandThatSubmitsFarAheadIsNotHeld) {
   queue_.submit("burst", [&] {
-    for (std::uint64_t i = 0; i < options().queue_depth + 10; ++i) queue_.submit("nothing", nothing);
+    for (std::uint64_t i = 0; i < options().queue_depth + 10; ++i)
+      queue_.submit("nothing", nothing);
   });
   queue_.synchronize(1);
   queue_.synchronize();

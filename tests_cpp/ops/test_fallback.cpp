@@ -22,8 +22,8 @@
 namespace loom {
 namespace {
 
-// Refuses what only the second of two optional operands brings, as kernels do that know fewer dtypes
-// in one place than in another. Its inference knows nothing of that.
+// Refuses what only the second of two optional operands brings, as kernels do that know fewer
+// dtypes in one place than in another. Its inference knows nothing of that.
 at::Tensor takes_two(const at::Tensor& self, const std::optional<at::Tensor>& first,
                      const std::optional<at::Tensor>& second, std::string_view mode) {
   TORCH_CHECK(!second || first, "a second operand without a first one");

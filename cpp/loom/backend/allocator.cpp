@@ -31,8 +31,8 @@ using c10::CachingAllocator::format_size;
 
 // The allocators that have been given the process's settings, which the first use does.
 std::array<std::atomic<CachingAllocator*>, detail::kMaxDevices> g_allocators;
-// Held while settings are read and handed out: an allocator that is made meanwhile gets what is read
-// after it, so that none is left with settings that were changed in between.
+// Held while settings are read and handed out: an allocator that is made meanwhile gets what is
+// read after it, so that none is left with settings that were changed in between.
 Mutex g_allocators_mutex;
 
 CachingAllocator& make_allocator(c10::DeviceIndex index) {

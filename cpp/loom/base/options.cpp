@@ -153,8 +153,9 @@ constexpr std::array kTable = {
 
 using Setter = void (*)(Options&, std::string_view name, std::string_view value);
 constexpr std::array<Setter, kTable.size()> kSetters = {
-    set_devices, set_threads,  set_memory, set_memory_limit, set_queue_depth, set_error_stacks, set_launch_blocking,
-    set_spin,    set_fallback, set_simd,   set_fusion_jit};
+    set_devices,     set_threads,      set_memory,          set_memory_limit,
+    set_queue_depth, set_error_stacks, set_launch_blocking, set_spin,
+    set_fallback,    set_simd,         set_fusion_jit};
 
 bool belongs_to_build_or_tests(std::string_view name) {
   constexpr std::array<std::string_view, 4> kNames = {"LOOM_CHECKS", "LOOM_CORE_ONLY",

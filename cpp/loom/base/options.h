@@ -28,12 +28,12 @@ struct Options {
   int devices = 0;  ///< LOOM_DEVICES: number of devices, 1 to 16; 0 = one per NUMA node
   int threads = 0;  ///< LOOM_THREADS: cores of each device; 0 = its share of the host's
   MemoryMode memory = MemoryMode::kUnified;  ///< LOOM_MEMORY: unified | isolated
-  std::size_t memory_limit = 0;   ///< LOOM_MEMORY_LIMIT: bytes per device, e.g. 512M, 8G; 0 = its
-                                  ///< share of the host's memory
+  std::size_t memory_limit = 0;    ///< LOOM_MEMORY_LIMIT: bytes per device, e.g. 512M, 8G; 0 = its
+                                   ///< share of the host's memory
   std::size_t queue_depth = 4096;  ///< LOOM_QUEUE_DEPTH: commands that the host may be ahead
   bool error_stacks = false;       ///< LOOM_ERROR_STACKS: errors say where commands were submitted
-  bool launch_blocking = false;   ///< LOOM_LAUNCH_BLOCKING: every launch waits for its kernel
-  std::int64_t spin_ns = 30'000;  ///< LOOM_SPIN_US (microseconds): how long an idle thread spins
+  bool launch_blocking = false;    ///< LOOM_LAUNCH_BLOCKING: every launch waits for its kernel
+  std::int64_t spin_ns = 30'000;   ///< LOOM_SPIN_US (microseconds): how long an idle thread spins
   FallbackMode fallback = FallbackMode::kAllow;  ///< LOOM_FALLBACK: allow | warn | error
   SimdLimit simd = SimdLimit::kAvx512;           ///< LOOM_SIMD: scalar | avx2 | avx512
   bool fusion_jit = true;  ///< LOOM_FUSION_JIT: fused programs are compiled to machine code

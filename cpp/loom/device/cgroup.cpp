@@ -87,10 +87,10 @@ template <class Visit>
 void for_each_group(const std::string& root, const std::string& controller, Visit visit) {
   for (const Hierarchy& hierarchy : hierarchies(root)) {
     if (!hierarchy.has(controller)) continue;
-    const Mount mount = find_mount(root, hierarchy, controller)
-                            .value_or(Mount{"/", hierarchy.unified
-                                                     ? "/sys/fs/cgroup"
-                                                     : "/sys/fs/cgroup/" + controller});
+    const Mount mount =
+        find_mount(root, hierarchy, controller)
+            .value_or(
+                Mount{"/", hierarchy.unified ? "/sys/fs/cgroup" : "/sys/fs/cgroup/" + controller});
     std::string path = path_below(mount, hierarchy.path);
     for (;;) {
       visit(root + mount.point + path, hierarchy.unified);

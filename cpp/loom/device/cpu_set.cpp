@@ -9,7 +9,8 @@ namespace {
 
 constexpr std::size_t kBits = 8 * sizeof(__cpu_mask);
 // As many processors as a cpu_set_t has room for, and more than any system has.
-constexpr std::size_t kFirstWords = CPU_SETSIZE / kBits, kMostWords = (std::size_t{1} << 20) / kBits;
+constexpr std::size_t kFirstWords = CPU_SETSIZE / kBits,
+                      kMostWords = (std::size_t{1} << 20) / kBits;
 
 constexpr __cpu_mask bit_of(int cpu) noexcept {
   return __cpu_mask{1} << (static_cast<std::size_t>(cpu) % kBits);

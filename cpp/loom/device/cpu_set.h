@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-// A set of processors as the system knows it (cpu_set_t), on hosts with more than 1024 of them, too.
-// Thread: none of its own.
+// A set of processors as the system knows it (cpu_set_t), on hosts with more than 1024 of them,
+// too. Thread: none of its own.
 
 #include "loom/base/export.h"
 

@@ -50,9 +50,9 @@ std::string model_name() {
 }
 
 /// The processors of OpenMP's places, if the process has an OpenMP runtime that has bound the
-/// calling thread to one of them, else none. Asked to bind threads (OMP_PROC_BIND), it has bound the
-/// first one long before loom is used, so that this thread's own mask says nothing of the process.
-/// A mask that is not the place's is somebody else's wish, set later, and holds.
+/// calling thread to one of them, else none. Asked to bind threads (OMP_PROC_BIND), it has bound
+/// the first one long before loom is used, so that this thread's own mask says nothing of the
+/// process. A mask that is not the place's is somebody else's wish, set later, and holds.
 CpuSet openmp_places(const CpuSet& own) {
   const auto find = []<class Function>(const char* name, Function*& function) {
     function = reinterpret_cast<Function*>(dlsym(RTLD_DEFAULT, name));

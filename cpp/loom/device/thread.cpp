@@ -5,6 +5,7 @@
 #include "loom/base/float_mode.h"
 #include "loom/base/mutex.h"
 #include "loom/device/cpu_set.h"
+#include "loom/device/failure.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -167,6 +168,7 @@ void stop_threads() {
   }
   if (on_loom_thread()) return;  // which another caller may be joining
   for (const auto& state : others_threads) state->joined.wait(false, std::memory_order_acquire);
+  report_unseen_failures();
 }
 
 bool device_was_used() noexcept { return g_used.load(std::memory_order_relaxed); }

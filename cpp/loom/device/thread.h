@@ -66,7 +66,8 @@ LOOM_API void check_not_forked();
 LOOM_API void note_device_used();
 
 /// What the exit handler does: no thread starts any more, those that run are stopped after what
-/// they are doing and joined. For programs that know earlier that they end. Idempotent.
+/// they are doing and joined; errors that nobody has seen are printed (failure.h). For programs
+/// that know earlier that they end. Idempotent.
 LOOM_API void stop_threads();
 
 /// True once note_device_used() has been called in this process.

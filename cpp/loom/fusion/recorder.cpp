@@ -126,8 +126,8 @@ class RunPrograms {
     Queue& queue = *Queue::current();
     await_close(queue);
     for (const auto& task : set_->tasks()) {
-      queue.run_part({task->name(), [&] { task->run(); },
-                      [&](AccessList& list) { task->accesses(list); }});
+      queue.run_part(
+          {task->name(), [&] { task->run(); }, [&](AccessList& list) { task->accesses(list); }});
     }
     if (Producer* const producer = set_->producer()) {
       queue.run_part({producer->name(), [&] { producer->run(producer->result().data, nullptr); },

@@ -64,8 +64,8 @@ struct CachingAllocator::State {
   [[nodiscard]] Request make_request(std::size_t bytes, Queue& queue) LOOM_EXCLUDES(mutex);
   [[nodiscard]] Block* take_cached(const Request& request) LOOM_REQUIRES(mutex);
   [[nodiscard]] Block* map_and_take(const Request& request, std::size_t bytes) LOOM_REQUIRES(mutex);
-  /// Notes a mapped segment for the request, as one free block. Throws: std::bad_alloc; then nothing
-  /// has changed.
+  /// Notes a mapped segment for the request, as one free block. Throws: std::bad_alloc; then
+  /// nothing has changed.
   [[nodiscard]] Segment& adopt(std::byte* address, std::size_t bytes, const Request& request)
       LOOM_REQUIRES(mutex);
   Block* hand_out(Block& block, const Request& request) LOOM_REQUIRES(mutex);

@@ -36,9 +36,8 @@ Block& BlockPool::make_free_block(Segment& segment, std::byte* address, std::siz
 SplitChange BlockPool::take(Block& block, std::size_t size, bool split) {
   SplitChange change;
   // First, as it may throw.
-  Block* const rest = split ? &make_free_block(*block.segment, block.address + size,
-                                               block.size - size)
-                            : nullptr;
+  Block* const rest =
+      split ? &make_free_block(*block.segment, block.address + size, block.size - size) : nullptr;
   free_.erase(block);
   if (block.is_split()) {
     change.blocks -= 1;

@@ -118,9 +118,10 @@ struct CatCommand {
     const Place& place = places_.back();
     const std::int64_t items = input.sizes()[dim];
     const std::int64_t length =
-        place.copy  ? 1
-        : overlaps_ ? items
-                    : block_length(items, static_cast<double>(input.numel()) / static_cast<double>(items));
+        place.copy ? 1
+        : overlaps_
+            ? items
+            : block_length(items, static_cast<double>(input.numel()) / static_cast<double>(items));
     const std::int64_t count = place.copy ? place.copy->blocks() : (items + length - 1) / length;
     const std::size_t each = static_cast<std::size_t>(input.numel()) * output.itemsize() /
                              static_cast<std::size_t>(count);

@@ -213,9 +213,10 @@ void backward_by_channels(Grid& grid, const TensorRef& input_gradient,
 
 }  // namespace
 
-void convolve_backward_blocks(Grid& grid, const TensorRef& input_gradient, const TensorRef& weight_gradient,
-              const TensorRef& bias_gradient, const TensorRef& grad, const TensorRef& input,
-              const TensorRef& weight, const Parameters& p, ConvolutionCut cut) {
+void convolve_backward_blocks(Grid& grid, const TensorRef& input_gradient,
+                              const TensorRef& weight_gradient, const TensorRef& bias_gradient,
+                              const TensorRef& grad, const TensorRef& input,
+                              const TensorRef& weight, const Parameters& p, ConvolutionCut cut) {
   const auto run = cut.channels ? backward_by_channels : backward_by_batch;
   run(grid, input_gradient, weight_gradient, bias_gradient, grad, input, weight, p, cut);
 }

@@ -22,8 +22,8 @@ struct ConvolutionParameters {
 
 /// `points`: has_points() of the output.
 void convolve_blocks(Grid& grid, const TensorRef& output, const TensorRef& input,
-                     const TensorRef& weight, const TensorRef& bias,
-                     const ConvolutionParameters& p, ConvolutionCut cut, bool points);
+                     const TensorRef& weight, const TensorRef& bias, const ConvolutionParameters& p,
+                     ConvolutionCut cut, bool points);
 
 /// Gradients that are not wanted are undefined.
 void convolve_backward_blocks(Grid& grid, const TensorRef& input_gradient,

@@ -180,7 +180,8 @@ bool convolve_as_columns(const at::Tensor& output, const at::Tensor& input,
   for (const at::Tensor* tensor : {&output, &input, &weight}) {
     if (!last && !is_plain_image(*tensor)) return false;
   }
-  if (!can_multiply<float>(ProductsOf::kConvolution) || (bias.defined() && !bias.is_contiguous())) return false;
+  if (!can_multiply<float>(ProductsOf::kConvolution) || (bias.defined() && !bias.is_contiguous()))
+    return false;
   Windows windows = windows_of(input, weight, output, steps);
   windows.channels_last = last;
   if (suits_winograd_strided(windows, weight.size(0))) {

@@ -71,7 +71,7 @@ class CpuArguments {
   c10::Device output_device_;
   std::set<c10::DeviceIndex> devices_;
   std::vector<TensorPair> tensors_;
-  std::vector<at::Tensor> outputs_;  // the device tensors of out= arguments
+  std::vector<at::Tensor> outputs_;         // the device tensors of out= arguments
   std::vector<at::Tensor> host_arguments_;  // given and, where an operator returns one, returned
   std::unordered_map<const c10::StorageImpl*, c10::Storage> cpu_storages_;     // by device storage
   std::unordered_map<const c10::StorageImpl*, c10::Storage> device_storages_;  // by CPU storage

@@ -150,8 +150,9 @@ inline StoredOptionalText store(const char*, c10::Device, std::optional<std::str
   return {std::string(*text)};
 }
 template <class T>
-concept Extra = !IsWritten<std::decay_t<T>>::value && !std::is_same_v<std::decay_t<T>, at::Tensor> &&
-                !std::is_same_v<std::decay_t<T>, std::optional<at::Tensor>>;
+concept Extra =
+    !IsWritten<std::decay_t<T>>::value && !std::is_same_v<std::decay_t<T>, at::Tensor> &&
+    !std::is_same_v<std::decay_t<T>, std::optional<at::Tensor>>;
 
 template <Extra T>
 std::decay_t<T> store(const char*, c10::Device, T&& value) {
@@ -268,8 +269,9 @@ auto make_command(c10::Device device, const char* name, Split split, Kernel kern
 
 /// Queues kernel(operands...) on the current stream of `device`. `name` is the operator's name and
 /// must outlive the command. Operands: out(t) or inout(t) for written tensors, tensors and optional
-/// tensors for read ones, anything else is copied into the command (lists and texts too) and passed as it
-/// is. A kernel must write only elements of its block and may be called by several threads at once.
+/// tensors for read ones, anything else is copied into the command (lists and texts too) and passed
+/// as it is. A kernel must write only elements of its block and may be called by several threads at
+/// once.
 template <class Split, class Kernel, class... Operand>
 void launch_on(c10::Device device, const char* name, Split split, Kernel kernel,
                Operand&&... operands) {

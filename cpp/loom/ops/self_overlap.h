@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-// Tensors whose elements share memory with each other, as windows of an unfolded tensor do. A kernel
-// that writes one is not cut: on cpu, too, the order of its writes decides what is left. Thread: any.
+// Tensors whose elements share memory with each other, as windows of an unfolded tensor do. A
+// kernel that writes one is not cut: on cpu, too, the order of its writes decides what is left.
+// Thread: any.
 
 #include "loom/ops/tensor_ref.h"
 

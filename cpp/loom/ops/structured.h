@@ -138,8 +138,8 @@ struct StructuredForm<Op, Meta, Policy, kCpu, Result(Argument...)> {
 
   static Result call(Argument... arguments) {
     if constexpr (kMayOverlap) {
-      if (operands_overlap(std::array{as_tensor(arguments)...},
-                           {kInPlace ? 0 : kInputs, kOutputs}, kMayCoincide)) [[unlikely]] {
+      if (operands_overlap(std::array{as_tensor(arguments)...}, {kInPlace ? 0 : kInputs, kOutputs},
+                           kMayCoincide)) [[unlikely]] {
         return call_fallback<Result, Argument...>(Op::name, Op::overload_name,
                                                   std::forward<Argument>(arguments)...);
       }

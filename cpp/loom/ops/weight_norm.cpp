@@ -28,9 +28,9 @@ bool is_narrow(c10::ScalarType dtype) {
 std::tuple<at::Tensor, at::Tensor> weight_norm(const at::Tensor& direction,
                                                const at::Tensor& length, std::int64_t dim) {
   const c10::ScalarType dtype = direction.scalar_type();
-  TORCH_CHECK_NOT_IMPLEMENTED(is_narrow(dtype) || dtype == c10::ScalarType::Float ||
-                                  dtype == c10::ScalarType::Double,
-                              "\"weight_norm_kernel\" not implemented for '", dtype, "'");
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      is_narrow(dtype) || dtype == c10::ScalarType::Float || dtype == c10::ScalarType::Double,
+      "\"weight_norm_kernel\" not implemented for '", dtype, "'");
   const c10::ScalarType wide =
       is_narrow(length.scalar_type()) ? c10::ScalarType::Float : length.scalar_type();
   at::Tensor weight = empty(direction.sizes(), dtype, direction.device());

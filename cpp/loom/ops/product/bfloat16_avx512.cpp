@@ -94,7 +94,8 @@ void multiply_row(const c10::BFloat16* left, std::int64_t inner, const std::uint
 void multiply_pairs(std::int64_t rows, std::int64_t columns, std::int64_t inner,
                     const c10::BFloat16* left, std::int64_t left_ld, const c10::BFloat16* right,
                     std::int64_t right_ld, float* to, std::int64_t ld, bool add) {
-  const std::uint64_t wanted = columns >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << columns) - 1;
+  const std::uint64_t wanted =
+      columns >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << columns) - 1;
   __mmask16 masks[4];
   for (int v = 0; v < 4; ++v) masks[v] = static_cast<__mmask16>(wanted >> (16 * v));
   const auto* pairs = reinterpret_cast<const std::uint32_t*>(right);

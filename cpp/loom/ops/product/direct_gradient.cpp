@@ -100,8 +100,8 @@ void mend_filter(const DirectWeightGradient<T>& p, std::int64_t filter) {
       T& to = *taps_of(p, filter, c, tap);
       if (std::isfinite(static_cast<float>(to))) continue;
       if (images == nullptr) {
-        images = take_planes(p.images, w.images, w.plane(), w.channels, c, w.channels_last,
-                             t_images);
+        images =
+            take_planes(p.images, w.images, w.plane(), w.channels, c, w.channels_last, t_images);
       }
       to = static_cast<T>(static_cast<float>(sum_over_pixels(w, gradient, images, tap)));
     }

@@ -79,9 +79,9 @@ bool float32_works() {
 // Whether ATen makes use of a setting on this processor: the conditions are its own.
 bool has_bfloat16_precision() {
 #if defined(__x86_64__)
-  return cpuinfo_initialize() &&
-         ((cpuinfo_has_x86_avx512bw() && cpuinfo_has_x86_avx512vl() && cpuinfo_has_x86_avx512dq()) ||
-          cpuinfo_has_x86_avx_ne_convert());
+  return cpuinfo_initialize() && ((cpuinfo_has_x86_avx512bw() && cpuinfo_has_x86_avx512vl() &&
+                                   cpuinfo_has_x86_avx512dq()) ||
+                                  cpuinfo_has_x86_avx_ne_convert());
 #else
   return true;
 #endif
@@ -96,9 +96,12 @@ bool has_tf32_precision() {
 
 at::Float32Op setting_of(ProductsOf use) {
   switch (use) {
-    case ProductsOf::kConvolution: return at::Float32Op::CONV;
-    case ProductsOf::kRecurrentLayer: return at::Float32Op::RNN;
-    default: return at::Float32Op::MATMUL;
+    case ProductsOf::kConvolution:
+      return at::Float32Op::CONV;
+    case ProductsOf::kRecurrentLayer:
+      return at::Float32Op::RNN;
+    default:
+      return at::Float32Op::MATMUL;
   }
 }
 
@@ -315,8 +318,8 @@ void multiply_rows(const MatrixView<const float>& left, const MatrixView<const f
 template <class T>
 void multiply_panel(const MatrixView<const T>& left, const T* panel, std::int64_t columns,
                     float* to, std::int64_t ld, bool add) {
-  multiply_block(left.rows, columns, left.columns, left.data, left.row_stride, panel, kPanel, to, ld,
-                 add);
+  multiply_block(left.rows, columns, left.columns, left.data, left.row_stride, panel, kPanel, to,
+                 ld, add);
 }
 
 template void multiply_panel(const MatrixView<const float>&, const float*, std::int64_t, float*,
