@@ -147,7 +147,7 @@ TEST(OptionsTest, TableListsEveryVariableOnce) {
   }
   std::sort(names.begin(), names.end());
   EXPECT_EQ(std::adjacent_find(names.begin(), names.end()), names.end());
-  EXPECT_EQ(names.size(), 9U);
+  EXPECT_EQ(names.size(), 11U);
 }
 
 using OptionsChildTest = testing::ChildTest;
