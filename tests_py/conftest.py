@@ -74,6 +74,13 @@ def check(run: Run) -> Run:
     return run_and_check
 
 
+@pytest.fixture
+def settable_backends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let flags of torch.backends be set, which PyTorch's own test utilities forbid once imported."""
+    variables = torch.backends.disable_global_flags.__globals__
+    monkeypatch.setitem(variables, "__allow_nonbracketed_mutation_flag", True)
+
+
 @pytest.fixture(autouse=True)
 def leave_device_as_found() -> Iterator[None]:
     """No test sees the device, the stream or a kernel's error of another one."""

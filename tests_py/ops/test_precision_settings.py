@@ -12,7 +12,7 @@ EXACT, ROUNDED = 2e-6, 2e-2
 
 
 @pytest.fixture(autouse=True)
-def _as_before() -> Iterator[None]:
+def _as_before(settable_backends: None) -> Iterator[None]:
     yield
     torch.set_float32_matmul_precision("highest")
     BACKENDS.fp32_precision = "none"

@@ -16,6 +16,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from support.graphs import capture
 from torch_loom._patches import settings
 
+pytestmark = pytest.mark.usefixtures("settable_backends")
+
 Compute = Callable[[], torch.Tensor]
 TINY = 1e-40  # a denormal number of float32
 
