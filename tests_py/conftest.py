@@ -76,7 +76,7 @@ def check(run: Run) -> Run:
 
 @pytest.fixture
 def settable_backends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let flags of torch.backends be set, which PyTorch's own test utilities forbid once imported."""
+    """Let flags of torch.backends be set, which PyTorch's own test utilities forbid."""
     variables = torch.backends.disable_global_flags.__globals__
     monkeypatch.setitem(variables, "__allow_nonbracketed_mutation_flag", True)
 
