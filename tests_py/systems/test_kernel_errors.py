@@ -123,6 +123,13 @@ def test_memory_that_is_written_all_over_is_healthy_again(write):
     assert rows.tolist() == [[5.0] * 4] * 2
 
 
+def test_a_mask_with_too_many_dimensions_is_refused_at_the_call():
+    x, mask = torch.ones(5, device="loom"), torch.ones(5, 5, dtype=torch.bool, device="loom")
+    x.masked_scatter_(mask[0], torch.ones(5, device="loom"))
+    with pytest.raises(RuntimeError, match="must be greater or equal"):
+        x.masked_scatter_(mask, torch.ones(5, 5, device="loom"))
+
+
 def test_a_part_that_is_written_leaves_the_rest_failed():
     rows = bad_rows()
     rows[0].fill_(1)

@@ -52,6 +52,10 @@ constexpr std::array<std::string_view, 4> kNothingInferred = {
     "aten::_cummax_helper", "aten::_cummin_helper", "aten::_fused_adagrad_",
     "aten::_amp_foreach_non_finite_check_and_unscale_"};
 
+// Operators that write all of what they write, though it is no out= of theirs.
+constexpr std::array<std::string_view, 2> kWritesAllOver = {"aten::_cummax_helper",
+                                                            "aten::_cummin_helper"};
+
 bool contains(std::span<const std::string_view> names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
@@ -162,7 +166,7 @@ DeferredPlan make_plan(const c10::OperatorHandle& op) {
   for (const c10::Argument& argument : schema.arguments()) {
     if (is_bound_to_caller(argument)) return plan;
     plan.writes.push_back(is_written(argument));
-    plan.replaces.push_back(argument.is_out());
+    plan.replaces.push_back(argument.is_out() || contains(kWritesAllOver, name));
     if (plan.infers && plan.writes.back() && !is_tensor(argument)) return plan;
   }
   for (const c10::Argument& result : schema.returns()) {

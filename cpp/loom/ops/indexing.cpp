@@ -127,12 +127,22 @@ void index_put(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   index(op, stack);
 }
 
+// A mask with more dimensions than the tensor is refused by the sizes alone, so at the call.
+void masked_scatter(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const auto arguments = torch::jit::last(*stack, op.schema().arguments().size());
+  const at::Tensor& self = arguments[0].toTensor();
+  const at::Tensor& mask = arguments[1].toTensor();
+  if (mask.dim() > self.dim()) (void)mask.expand(self.sizes());
+  fallback(op, stack);
+}
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   for (const char* name : {"index.Tensor", "index.Tensor_out"}) {
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&index>());
   }
+  m.impl("masked_scatter_", torch::CppFunction::makeFromBoxedFunction<&masked_scatter>());
   m.impl("_index_put_impl_", torch::CppFunction::makeFromBoxedFunction<&index_put>());
 }
 
