@@ -132,7 +132,7 @@ void masked_scatter(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const auto arguments = torch::jit::last(*stack, op.schema().arguments().size());
   const at::Tensor& self = arguments[0].toTensor();
   const at::Tensor& mask = arguments[1].toTensor();
-  if (mask.dim() > self.dim()) (void)mask.expand(self.sizes());
+  if (mask.device() == self.device() && mask.dim() > self.dim()) (void)mask.expand(self.sizes());
   fallback(op, stack);
 }
 
