@@ -29,7 +29,7 @@ class VirtualSource : public loom::SegmentSource {
   }
   [[nodiscard]] std::size_t granularity() const noexcept override { return 2 * kMiB; }
   [[nodiscard]] std::size_t limit() const noexcept override { return std::size_t{1} << 40; }
-  [[nodiscard]] std::size_t mapped() const noexcept override { return 0; }
+  [[nodiscard]] std::size_t mapped() const override { return 0; }
 };
 
 struct Fixture {

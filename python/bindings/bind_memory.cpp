@@ -5,6 +5,7 @@
 #include "loom/backend/serialization.h"
 #include "loom/backend/stream.h"
 #include "loom/device/device.h"
+#include "loom/device/scratch.h"
 #include "loom/memory/caching_allocator.h"
 
 #include <torch/csrc/profiler/combined_traceback.h>
@@ -188,6 +189,14 @@ std::map<std::string, std::int64_t> host_memory_stats() {
   return flat;
 }
 
+std::map<std::string, std::int64_t> scratch_stats(c10::DeviceIndex device) {
+  const ScratchBytes bytes = scratch_bytes(device);
+  return {{"current", bytes.current},
+          {"peak", bytes.peak},
+          {"allocated", bytes.allocated},
+          {"freed", bytes.freed}};
+}
+
 }  // namespace
 
 void bind_memory(py::module_& module) {
@@ -199,6 +208,7 @@ void bind_memory(py::module_& module) {
   module.def("_memory_snapshot", &memory_snapshot);
   module.def("_record_memory_history", &record_memory_history, py::call_guard<GilRelease>());
   module.def("_host_memory_stats", &host_memory_stats);
+  module.def("_scratch_stats", &scratch_stats);
   module.def("_set_allocation_name", [](const at::Tensor& tensor, const std::string& name) {
     set_allocation_name(tensor, name);
   });

@@ -16,4 +16,5 @@ PYBIND11_MODULE(_C, module) {
   loom::python::bind_fallback(module);
   loom::python::bind_fusion(module);
   loom::python::bind_host_view(module);
+  loom::python::bind_warnings(module);
 }

@@ -18,5 +18,6 @@ void bind_exit(pybind11::module_& module);
 void bind_fallback(pybind11::module_& module);
 void bind_fusion(pybind11::module_& module);
 void bind_host_view(pybind11::module_& module);
+void bind_warnings(pybind11::module_& module);
 
 }  // namespace loom::python

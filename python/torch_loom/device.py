@@ -100,6 +100,7 @@ def _at_exit() -> None:
     if is_initialized():
         _C._drain_autograd_threads()
         _C._report_unseen_errors()
+        _C._give_warnings()
 
 
 def _is_in_bad_fork() -> bool:

@@ -2,7 +2,9 @@
 """Device memory: how much is used, by what, and how to give it back.
 
 *Allocated* memory belongs to live tensors; *reserved* memory was taken from the host and is either
-allocated or cached. All sizes are bytes. Every function may be called from any thread.
+allocated or cached. *Scratch* memory is what kernels work in; threads keep it for the next one.
+The allocator keeps reserved and scratch memory together below the device's limit; kernels get the
+scratch memory that they need. All sizes are bytes. Every function may be called from any thread.
 """
 
 import pickle
@@ -41,14 +43,18 @@ __all__ = [
 def empty_cache() -> None:
     r"""Give the cached memory of all devices back to the host.
 
-    Memory of live tensors, and what another stream still uses, stays.
+    Memory of live tensors, and what another stream still uses, stays. So does scratch memory of
+    threads that have a kernel under way or wait for one awake, until they go to sleep.
     """
     torch._C._accelerator_emptyCache()
 
 
 def memory_stats_as_nested_dict(device: DeviceLike = None) -> dict[str, Any]:
     r"""Return what :func:`memory_stats` returns, as nested dictionaries."""
-    return torch._C._accelerator_getDeviceStats(_get_device_index(device, optional=True))
+    index = _get_device_index(device, optional=True)
+    stats: dict[str, Any] = torch._C._accelerator_getDeviceStats(index)
+    stats["scratch_bytes"] = {"all": _C._scratch_stats(index)}
+    return stats
 
 
 def memory_stats(device: DeviceLike = None) -> "OrderedDict[str, int]":
@@ -56,7 +62,8 @@ def memory_stats(device: DeviceLike = None) -> "OrderedDict[str, int]":
 
     ``"{allocated,reserved,active,inactive_split,requested}_bytes.{all,large_pool,small_pool}.
     {current,peak,allocated,freed}"`` are bytes, ``"{allocation,segment,active,inactive_split}..."``
-    numbers of blocks; ``num_alloc_retries``, ``num_ooms``, ``num_sync_all_streams``,
+    numbers of blocks; ``"scratch_bytes.all..."`` are the bytes that kernels work in, beside the
+    reserved ones; ``num_alloc_retries``, ``num_ooms``, ``num_sync_all_streams``,
     ``num_device_alloc`` and ``num_device_free`` count events.
 
     Args:
@@ -109,7 +116,7 @@ def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
     r"""Return the free and the total bytes of a device.
 
     The total is ``LOOM_MEMORY_LIMIT`` or the device's share of the host's memory; free is what of
-    it is not reserved.
+    it is neither reserved nor scratch memory.
     """
     return torch._C._accelerator_getMemoryInfo(_get_device_index(device, optional=True))
 

@@ -3,6 +3,7 @@
 #include "loom/base/float_mode.h"
 #include "loom/device/cores.h"
 #include "loom/device/queue.h"
+#include "loom/device/scratch.h"
 
 #include <gtest/gtest.h>
 
@@ -12,6 +13,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <functional>
 #include <latch>
 #include <mutex>
 #include <sched.h>
@@ -100,6 +102,44 @@ TEST_F(CoresHostTest, AWaitingHostRunsBlocksOfAnyThread) {
   Runners runners;
   run_with_host([&] { runners.note(); });
   EXPECT_TRUE(runners.has(std::this_thread::get_id()));
+}
+
+const Scratch kBlockMemory;
+
+/// A thread-local object whose destructor waits for the device.
+struct WaitsAtItsEnd {
+  std::function<void()> wait;
+  ~WaitsAtItsEnd() {
+    if (wait) wait();
+  }
+};
+
+// The object is younger than the thread's first wait, and outlives what later blocks have made.
+TEST_F(CoresHostTest, AThreadRunsNoBlocksOnceWhatBlocksHaveMadeIsDestroyed) {
+  constexpr std::chrono::milliseconds kPatience{200};
+  std::atomic<bool> ran_late{false};
+  std::thread([&] {
+    run_with_host([] {});
+    thread_local WaitsAtItsEnd object;
+    object.wait = [&, host = std::this_thread::get_id()] {
+      std::atomic<bool> done{false};
+      std::thread publisher([&] {
+        const auto deadline = std::chrono::steady_clock::now() + kPatience;
+        const auto block = [&](std::int64_t) {
+          if (std::this_thread::get_id() == host) ran_late = true;
+          while (!ran_late && std::chrono::steady_clock::now() < deadline) {
+            std::this_thread::yield();  // leaves the other block to the host
+          }
+        };
+        cores_.run(2, block, 0, RunBy::kAny);
+        done = true;
+      });
+      (void)cores_.help_until([&] { return done.load(); }, kLong);
+      publisher.join();
+    };
+    run_with_host([] { (void)kBlockMemory.get<float>(100); });
+  }).join();
+  EXPECT_FALSE(ran_late);
 }
 
 TEST(CoresHelpTest, AWaitingHostLeavesBlocksOfTheDeviceAlone) {

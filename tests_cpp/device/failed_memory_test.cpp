@@ -2,6 +2,7 @@
 #include "loom/device/failed_memory.h"
 
 #include "loom/base/check.h"
+#include "loom/base/float_mode.h"
 #include "loom/device/arena.h"
 #include "loom/device/command_graph.h"
 #include "loom/device/event.h"
@@ -10,6 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "support/flushing.h"
 #include "support/gate.h"
 #include "support/queues.h"
 #include <functional>
@@ -127,6 +129,20 @@ TEST_F(FailedMemoryTest, WhatReadsOnlyHealthyMemoryRuns) {
   take_error(queue_);
   EXPECT_TRUE(ran);
   EXPECT_FALSE(failed(2));
+}
+
+TEST_F(FailedMemoryTest, CommandsHaveTheFloatModeOfTheirSubmissionWhileSomethingIsMarked) {
+  FloatMode flushing, seen, after;
+  submit_failing({replace(1)});
+  {
+    const testing::Flushing denormals;
+    flushing = FloatMode::current();
+    submit({replace(2)}, [&] { seen = FloatMode::current(); });
+  }
+  submit({replace(3)}, [&] { after = FloatMode::current(); });
+  take_error(queue_);
+  EXPECT_EQ(seen, flushing);
+  EXPECT_EQ(after, FloatMode::current());
 }
 
 TEST_F(FailedMemoryTest, MemoryThatIsWrittenAllOverIsHealthyAgain) {

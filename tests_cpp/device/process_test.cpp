@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What happens to queues when the process exits or forks.
 #include "loom/base/check.h"
+#include "loom/base/mutex.h"
+#include "loom/device/arena.h"
+#include "loom/device/command_buffer.h"
+#include "loom/device/command_graph.h"
 #include "loom/device/device.h"
 #include "loom/device/event.h"
 #include "loom/device/thread.h"
@@ -230,11 +234,67 @@ TEST_F(ForkTest, QueuesOfTheParentGiveErrorsInTheChildAndNeverHang) {
                             EXPECT_THROW(queue.submit("nothing", [] {}), Error);
                             EXPECT_THROW(queue.synchronize(), Error);
                             EXPECT_THROW(event.synchronize(), Error);
-                            EXPECT_FALSE(event.query());
+                            EXPECT_THROW((void)event.query(), Error);
+                            EXPECT_THROW(event.record(queue), Error);
                           }),
                           0);
                 gate.open();
                 queue.synchronize();
+              }),
+              ExitedWithCode(0), "");
+}
+
+TEST_F(ForkTest, EveryLockThrowsInTheChildWhetherInheritedAsTakenOrNot) {
+  EXPECT_EXIT(testing::finish([] {
+                use_device();
+                Mutex taken, free;
+                SharedMutex shared;
+                testing::Gate locked, unlock;
+                std::jthread holder([&] {
+                  MutexLock lock(taken);
+                  ExclusiveLock alone(shared);
+                  locked.pass();
+                  unlock.pass();
+                });
+                locked.wait_for_arrivals();
+                locked.open();
+                unlock.wait_for_arrivals();
+                const auto says_what_to_do = ThrowsMessage<Error>(HasSubstr("'spawn'"));
+                EXPECT_EQ(testing::exit_code_of_fork([&] {
+                            EXPECT_THAT([&] { MutexLock lock(taken); }, says_what_to_do);
+                            EXPECT_THAT([&] { MutexLock lock(free); }, says_what_to_do);
+                            EXPECT_THAT([&] { SharedLock lock(shared); }, says_what_to_do);
+                            EXPECT_THAT([&] { ExclusiveLock lock(shared); }, says_what_to_do);
+                            EXPECT_FALSE(taken.try_lock());
+                          }),
+                          0);
+                unlock.open();
+              }),
+              ExitedWithCode(0), "");
+}
+
+// What has a lock in its destructor must not throw there.
+TEST_F(ForkTest, OwnersOfLocksMayBeDestroyedInTheChild) {
+  EXPECT_EXIT(testing::finish([] {
+                use_device();
+                auto buffer = std::make_unique<CommandBuffer>();
+                buffer->append("held", [] {});
+                auto arena = std::make_unique<Arena>(0, Arena::kGranularity);
+                void* const segment = arena->map_segment(Arena::kGranularity);
+                auto graph = std::make_shared<CommandGraph>();
+                Queue& queue = device(0).default_queue();
+                graph->begin_capture(queue);
+                EXPECT_EQ(testing::exit_code_of_fork([&] {
+                            EXPECT_THROW((void)arena->mapped(), Error);
+                            arena->unmap_segment(segment, Arena::kGranularity);
+                            arena.reset();
+                            graph->invalidate("forked");
+                            graph->end_capture();
+                            graph.reset();
+                            buffer.reset();
+                          }),
+                          0);
+                graph->end_capture();
               }),
               ExitedWithCode(0), "");
 }

@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "support/child.h"
+#include "support/flushing.h"
 #include "support/fused.h"
 #include "support/gate.h"
 #include "support/queues.h"
@@ -54,6 +55,30 @@ TEST_F(RecorderTest, OperatorsShareACommandUntilSomethingElseComes) {
   queue_.synchronize();
   EXPECT_EQ(c_[299], 5);
   EXPECT_EQ(d_[0], 5);
+}
+
+TEST_F(RecorderTest, OperatorsShareNoCommandWithThoseOfAnotherFloatMode) {
+  if (!testing::Flushing::kKnown) GTEST_SKIP() << "no flushed denormals here";
+  testing::Gate gate;
+  testing::submit_gate(queue_, gate);
+  constexpr float kTiny = 1e-40F;
+  FusedTensor tiny({3, 100}, kTiny);
+  ASSERT_TRUE(add(c_, tiny, tiny));
+  {
+    const testing::Flushing flushing;
+    ASSERT_TRUE(add(d_, tiny, tiny));
+    EXPECT_EQ(queue_.submitted(), 3u);
+    ASSERT_TRUE(add(b_, d_, tiny));
+    EXPECT_EQ(queue_.submitted(), 3u);
+  }
+  ASSERT_TRUE(add(a_, tiny, tiny));
+  EXPECT_EQ(queue_.submitted(), 4u);
+  gate.open();
+  queue_.synchronize();
+  EXPECT_EQ(c_[299], kTiny + kTiny);
+  EXPECT_EQ(d_[299], 0);
+  EXPECT_EQ(b_[0], 0);
+  EXPECT_EQ(a_[0], kTiny + kTiny);
 }
 
 TEST_F(RecorderTest, ACommandSubmittedLaterSeesTheResults) {

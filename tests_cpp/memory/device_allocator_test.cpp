@@ -50,6 +50,7 @@ TEST(DeviceAllocatorTest, DescribesAddressesOfAllDevices) {
 
 TEST(DeviceAllocatorDeathTest, StrayAccessInIsolatedModeNamesTheAllocation) {
   if (options().memory != MemoryMode::kIsolated) GTEST_SKIP() << "needs LOOM_MEMORY=isolated";
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // a forked child knows no allocations
   set_fault_describer(describe_address);
   void* block = device_allocator(0).allocate(10'000, device(0).default_queue());
   device_allocator(0).set_name(block, "weights");

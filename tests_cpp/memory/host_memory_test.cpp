@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The allocator when the host has no memory for what it notes itself.
+#include "loom/memory/pinned_pool.h"
+
 #include "memory/allocator_fixture.h"
 #include <cstdlib>
+#include <fstream>
 #include <new>
 
 namespace {
@@ -84,6 +87,25 @@ TEST_F(HostMemoryTest, TheFirstSegmentOfAPrivatePoolIsNoDifferent) {
   allocator->begin_allocate_to_pool(pool, [](const Queue&) { return true; });
   EXPECT_GT(failures_until_success(4 * kMiB), 0);
   allocator->end_allocate_to_pool(pool);
+}
+
+/// Pages of this process's addresses.
+std::size_t mapped_pages() {
+  std::size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  return pages;
+}
+
+TEST(PinnedHostMemoryTest, AMappingThatCannotBeNotedIsNotMade) {
+  constexpr std::size_t kPage = 4096, kBytes = 256 * kMiB;
+  unmap_pinned(map_pinned(kPage));  // the registry is there
+  const std::size_t before = mapped_pages();
+  void* address = nullptr;
+  t_allocations_left = 0;
+  EXPECT_NO_THROW(address = map_pinned(kBytes));
+  t_allocations_left = -1;
+  EXPECT_EQ(address, nullptr);
+  EXPECT_LT(mapped_pages(), before + kBytes / kPage);
 }
 
 TEST_F(HostMemoryTest, AHistoryThatCannotGrowMissesAnEntry) {

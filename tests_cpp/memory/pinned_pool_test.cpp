@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/memory/pinned_pool.h"
 
+#include "loom/base/check.h"
+#include "loom/device/thread.h"
+
 #include <gtest/gtest.h>
 
+#include "support/child.h"
+#include "support/forked.h"
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -97,6 +102,26 @@ TEST(PinnedPoolDeathTest, UnmappingTwiceDies) {
   std::byte* memory = map(4096);
   unmap_pinned(memory);
   EXPECT_DEATH(unmap_pinned(memory), "not yet unmapped");
+}
+
+using PinnedPoolForkTest = testing::ChildTest;
+
+TEST_F(PinnedPoolForkTest, AChildGetsNoneAndMayDropWhatItInherited) {
+  EXPECT_EXIT(testing::finish([] {
+                note_device_used();
+                std::byte* const memory = map(kPage);
+                EXPECT_TRUE(is_pinned(memory));
+                EXPECT_EQ(testing::exit_code_of_fork([&] {
+                            EXPECT_THROW((void)map_pinned(kPage), Error);
+                            EXPECT_FALSE(is_pinned(memory));
+                            unmap_pinned(memory);
+                            memory[0] = std::byte{1};  // still there
+                          }),
+                          0);
+                EXPECT_EQ(memory[0], std::byte{0});
+                unmap_pinned(memory);
+              }),
+              ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What happens when memory is short: limits, retries, garbage collection, oversize blocks.
 #include "loom/base/check.h"
+#include "loom/device/scratch.h"
 
 #include <gtest/gtest.h>
 
 #include "memory/allocator_fixture.h"
 #include <limits>
+#include <thread>
 
 namespace loom::testing {
 namespace {
@@ -152,6 +154,43 @@ TEST_F(ReclaimTest, ChangedConfigKeepsTheCountsRight) {
   allocator->empty_cache();
   EXPECT_EQ(stats().oversize_allocations.current, 0);
   EXPECT_EQ(stats().oversize_segments.current, 0);
+}
+
+const Scratch kKernelMemory;
+
+TEST_F(ReclaimTest, ScratchMemoryCountsTowardTheLimitAndIsReleasedWhenNobodyUsesIt) {
+  const std::size_t limit = source.limit();
+  testing::Gate in_use, idle;
+  std::jthread kernel([&] {
+    (void)kKernelMemory.get<std::byte>(static_cast<std::int64_t>(limit * 3 / 4));
+    in_use.pass();
+    let_go_of_scratch();
+    idle.pass();
+  });
+  in_use.wait_for_arrivals();
+  EXPECT_LE(allocator->memory_info().first, limit / 4);
+  EXPECT_EQ(alloc(limit / 2), nullptr);
+  in_use.open();
+  idle.wait_for_arrivals();
+  void* const block = alloc(limit / 2);
+  EXPECT_NE(block, nullptr);
+  EXPECT_EQ(scratch_bytes(0).current, 0);
+  free(block);
+  idle.open();
+}
+
+TEST_F(ReclaimTest, EmptyingTheCacheReleasesScratchMemory) {
+  testing::Gate idle;
+  std::jthread kernel([&] {
+    (void)kKernelMemory.get<std::byte>(1 << 20);
+    let_go_of_scratch();
+    idle.pass();
+  });
+  idle.wait_for_arrivals();
+  EXPECT_GE(scratch_bytes(0).current, 1 << 20);
+  allocator->empty_cache();
+  EXPECT_EQ(scratch_bytes(0).current, 0);
+  idle.open();
 }
 
 }  // namespace

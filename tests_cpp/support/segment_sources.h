@@ -59,7 +59,7 @@ class FakeSegmentSource : public SegmentSource {
 
   [[nodiscard]] std::size_t granularity() const noexcept override { return kGranularity; }
   [[nodiscard]] std::size_t limit() const noexcept override { return limit_; }
-  [[nodiscard]] std::size_t mapped() const noexcept override {
+  [[nodiscard]] std::size_t mapped() const override {
     MutexLock lock(mutex_);
     return mapped_;
   }

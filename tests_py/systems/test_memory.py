@@ -105,9 +105,36 @@ def test_devices_are_counted_apart():
 def test_mem_get_info_counts_what_is_reserved():
     free, total = torch.loom.mem_get_info()
     assert 0 <= torch.loom.get_device_properties().total_memory - total < 64 * MB  # whole arenas
+    scratch = torch.loom.memory_stats()["scratch_bytes.all.current"]  # may go at any time
     x = torch.empty(64 * MB, dtype=torch.uint8, device="loom")
-    assert free - torch.loom.mem_get_info()[0] >= 64 * MB
+    assert free - torch.loom.mem_get_info()[0] >= 64 * MB - scratch
     del x
+
+
+def test_scratch_memory_is_counted_and_released(check):
+    check("""
+        import os, time, torch
+        x = torch.randn(700, 600, device="loom")
+        (x.t() @ x).sum().item()  # packs its operands
+        stats = torch.loom.memory_stats()
+        held = stats["scratch_bytes.all.current"]
+        assert held > 0 and stats["scratch_bytes.all.peak"] >= held, stats
+        free = torch.loom.mem_get_info()[0]
+
+        # Threads that are awake free theirs before they sleep.
+        deadline = time.monotonic() + 60
+        while torch.loom.memory_stats()["scratch_bytes.all.current"] > 0:
+            assert time.monotonic() < deadline
+            torch.loom.empty_cache()
+            os.sched_yield()
+        assert torch.loom.mem_get_info()[0] >= free + held
+        assert torch.loom.memory_stats()["scratch_bytes.all.peak"] >= held
+        torch.loom.reset_peak_memory_stats()
+        assert torch.loom.memory_stats()["scratch_bytes.all.peak"] == 0
+        y = x.t() @ x
+        torch.testing.assert_close(y.cpu(), x.cpu().t() @ x.cpu(), atol=1e-3, rtol=1e-4)
+        assert torch.loom.memory_stats()["scratch_bytes.all.current"] > 0
+    """)
 
 
 def test_summary_is_a_table():

@@ -36,6 +36,91 @@ def test_child_may_drop_pinned_memory(check) -> None:
     """)
 
 
+FORK_WHILE_LOCKS_ARE_HELD = """
+    import os, signal, sys, threading, torch, torch_loom
+
+    def churn(rounds):
+        for i in range(rounds):
+            torch.empty(1000, device="loom").add_(1)
+            torch.empty(1000 + i, pin_memory=True)
+
+    x = torch.ones(1000, device="loom")
+    pinned = torch.ones(1000).pin_memory()
+    event = torch.loom.Event()
+    event.record()
+    torch.loom.synchronize()
+    going = True
+
+    def keep_churning():
+        while going:
+            churn(100)
+
+    threads = [threading.Thread(target=keep_churning) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+
+    def use(x, pinned):
+        USE
+
+    codes = []
+    for _ in range(10):
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            try:
+                use(x, pinned)
+                os._exit(0)
+            except RuntimeError as error:
+                os._exit(1 if "forked subprocess" in str(error) and "spawn" in str(error) else 2)
+            except BaseException:
+                os._exit(3)
+        codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        if codes[-1] < 0:
+            break
+    going = False
+    for thread in threads:
+        thread.join()
+    print(codes)
+"""
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "torch.loom.memory_stats()",
+        "torch.loom.get_device_properties()",
+        "torch.loom.get_device_name()",
+        "torch.loom.memory_allocated()",
+        "torch.loom.mem_get_info()",
+        "torch.loom.memory_snapshot()",
+        "torch.ones(1000).pin_memory()",
+        "event.record()",
+        "event.query()",
+        "torch.loom.Event().record()",
+        "torch.loom.Stream()",
+        "torch.loom.synchronize()",
+        "torch.loom.current_stream().synchronize()",
+        "torch.loom.empty_cache()",
+        "torch.loom.get_rng_state()",
+    ],
+)
+def test_child_is_refused_and_never_hangs(check, use: str) -> None:
+    assert check(FORK_WHILE_LOCKS_ARE_HELD.replace("USE", use)).out == f"{[1] * 10}\n"
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "assert not pinned.is_pinned()",  # the child inherits the values, not the locked pages
+        "x = torch.ones(1)",
+        "pinned = torch.ones(1)",
+        "torch.manual_seed(1)",
+    ],
+)
+def test_child_may_use_what_needs_no_lock(check, use: str) -> None:
+    assert check(FORK_WHILE_LOCKS_ARE_HELD.replace("USE", use)).out == f"{[0] * 10}\n"
+
+
 def test_bound_first_thread_does_not_bind_the_device(check) -> None:
     program = """
         import torch, torch_loom

@@ -130,6 +130,67 @@ def test_queued_work_has_the_settings_of_its_submission(setting: str) -> None:
         assert torch.equal(later[name], without[name]), name
 
 
+def _of_denormals() -> dict[str, Compute]:
+    """A fused program, one that cores share, a kernel of ATen's, a product and a sum."""
+    few, many = torch.full((64,), TINY), torch.full((70_000,), TINY)
+    few, many, ones = few.to("loom"), many.to("loom"), torch.ones(64, 64, device="loom")
+    return {
+        "program": lambda: few * 2,
+        "large program": lambda: many * 2,
+        "in order": lambda: torch.cumsum(few, 0),
+        "product": lambda: ones @ (ones * few),
+        "sum": lambda: many.view(7, -1).sum(0),
+    }
+
+
+def test_denormals_are_flushed_where_the_submission_says_so() -> None:
+    computes = _of_denormals()
+    _keep_busy()
+    before = {name: compute() for name, compute in computes.items()}
+    with _set(torch.set_flush_denormal, True, False):
+        flushed = {name: compute() for name, compute in computes.items()}
+    after = {name: compute() for name, compute in computes.items()}
+    for name in computes:
+        assert flushed[name].cpu().count_nonzero() == 0, name
+        assert before[name].cpu().all(), name
+        assert torch.equal(before[name], after[name]), name
+
+
+def test_denormals_of_two_threads_on_one_stream() -> None:
+    computes = _of_denormals()
+    together = threading.Barrier(2)
+    results: dict[bool, list[torch.Tensor]] = {False: [], True: []}
+
+    def submit(flush: bool) -> None:
+        torch.set_flush_denormal(flush)
+        together.wait()
+        for _ in range(20):
+            results[flush] += [compute() for compute in computes.values()]
+
+    threads = [threading.Thread(target=submit, args=(flush,)) for flush in results]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(kept.cpu().all() for kept in results[False])
+    assert not any(flushed.cpu().any() for flushed in results[True])
+
+
+def test_a_replay_flushes_denormals_as_its_capture_did() -> None:
+    tiny = torch.full((64,), TINY, device="loom")
+    with _set(torch.set_flush_denormal, True, False):
+        flushing, flushed = capture(lambda: tiny * 2)
+    keeping, kept = capture(lambda: tiny * 2)
+    with _set(torch.set_flush_denormal, True, False):
+        flushing.replay()
+        keeping.replay()
+    assert flushed.cpu().count_nonzero() == 0
+    assert kept.cpu().all()
+    flushed.fill_(1)
+    flushing.replay()
+    assert flushed.cpu().count_nonzero() == 0
+
+
 # Setters of torch._C that need no care: only the thread that submits looks at what they set, other
 # devices do, or nobody does who computes.
 LOOKED_AT_BY_CALLERS = {

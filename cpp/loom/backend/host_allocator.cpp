@@ -31,6 +31,7 @@ struct PinnedCache final : at::CachingHostAllocatorImpl<c10::Stream, PinnedUse> 
   using Block = at::HostBlock<c10::Stream>;
 
   void allocate_host_memory(std::size_t size, void** ptr) override {
+    note_device_used();  // as CUDA's: a child that is forked from here on cannot use loom
     *ptr = map_pinned(size);
     if (*ptr == nullptr) {
       empty_cache();  // what is cached may be what the system lacks
@@ -57,7 +58,36 @@ struct PinnedCache final : at::CachingHostAllocatorImpl<c10::Stream, PinnedUse> 
 
 void delete_pinned(void* context);
 
-struct PinnedAllocator final : at::CachingHostAllocatorInterface<PinnedCache, delete_pinned> {};
+/// In a forked child all of it throws, as loom's own locks do: ATen's may have been inherited as
+/// taken as well.
+struct PinnedAllocator final : at::CachingHostAllocatorInterface<PinnedCache, delete_pinned> {
+  using Base = at::CachingHostAllocatorInterface<PinnedCache, delete_pinned>;
+
+  at::DataPtr allocate(std::size_t size) override {
+    check_not_forked();
+    return Base::allocate(size);
+  }
+  bool record_event(void* ptr, void* ctx, c10::Stream stream) override {
+    check_not_forked();
+    return Base::record_event(ptr, ctx, stream);
+  }
+  void empty_cache() override {
+    check_not_forked();
+    Base::empty_cache();
+  }
+  at::HostStats get_stats() override {
+    check_not_forked();
+    return Base::get_stats();
+  }
+  void reset_accumulated_stats() override {
+    check_not_forked();
+    Base::reset_accumulated_stats();
+  }
+  void reset_peak_stats() override {
+    check_not_forked();
+    Base::reset_peak_stats();
+  }
+};
 
 PinnedAllocator& instance() {
   static PinnedAllocator* const made = new PinnedAllocator;  // leaked: deleters run until the end

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/backend/thread_setup.h"
 
+#include "loom/backend/kernel_warnings.h"
+
 #include <ATen/Parallel.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/util/Exception.h>
 #include <c10/util/ParallelGuard.h>
 
 // From the libgomp and the MKL that libtorch itself uses; weak, since a libtorch may lack either.
@@ -24,6 +27,7 @@ void run_loom_thread(void (*body)(void*), void* context) {
   const c10::ParallelGuard parallel_region(true);  // at::parallel_for stays on this thread
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   const at::NoGradGuard no_grad;
+  const c10::WarningUtils::WarningHandlerGuard warnings(&kernel_warning_handler());
   body(context);
 }
 

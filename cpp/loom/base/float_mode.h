@@ -23,6 +23,19 @@ class FloatMode {
 #endif
     return mode;
   }
+  /// current() where denormals are taken for zero, as torch.set_flush_denormal() has it, else the
+  /// default: a comparison. To ask the processor for its mode takes a fifth of a submission.
+  [[nodiscard]] static FloatMode of_submission() noexcept {
+#if defined(__SSE__)
+    float denormal = 1e-45F;
+    // Volatile, since the mode may change between two calls: neither folded nor reused.
+    asm volatile("" : "+x"(denormal));
+    if (denormal == 0) [[unlikely]] {
+      return current();
+    }
+#endif
+    return {};
+  }
   void set() const noexcept {
 #if defined(__SSE__)
     _mm_setcsr(bits_);

@@ -1,11 +1,22 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-// A mutex that clang's thread-safety analysis understands. Members that a mutex protects carry
+// Mutexes that clang's thread-safety analysis understands. Members that a mutex protects carry
 // LOOM_GUARDED_BY, functions that expect it held carry LOOM_REQUIRES; -Wthread-safety checks both.
+//
+// Forks: in a child that was forked after loom had been used, lock() throws what any use of loom
+// there throws. A lock may have been inherited as taken by a thread that the child does not have,
+// and would be waited for for ever. One that is free is refused as well: fork() copies page after
+// page while the parent's other threads run, so that a free lock does not say that what it protects
+// is whole; and a child that sometimes works would fail in its user's hands. The check is a relaxed
+// load and a branch beside the lock's atomic instruction.
+// Destructors and noexcept functions ask in_bad_fork() before they lock, and leave quietly.
+
+#include "loom/base/process_state.h"
 
 #include <condition_variable>
 #include <mutex>
+#include <shared_mutex>
 
 #if defined(__clang__)
 #define LOOM_THREAD_ANNOTATION(x) __attribute__((x))
@@ -18,6 +29,8 @@
 #define LOOM_GUARDED_BY(x) LOOM_THREAD_ANNOTATION(guarded_by(x))
 #define LOOM_REQUIRES(...) LOOM_THREAD_ANNOTATION(requires_capability(__VA_ARGS__))
 #define LOOM_ACQUIRE(...) LOOM_THREAD_ANNOTATION(acquire_capability(__VA_ARGS__))
+#define LOOM_ACQUIRE_SHARED(...) LOOM_THREAD_ANNOTATION(acquire_shared_capability(__VA_ARGS__))
+#define LOOM_RELEASE_SHARED(...) LOOM_THREAD_ANNOTATION(release_shared_capability(__VA_ARGS__))
 #define LOOM_TRY_ACQUIRE(...) LOOM_THREAD_ANNOTATION(try_acquire_capability(__VA_ARGS__))
 #define LOOM_RELEASE(...) LOOM_THREAD_ANNOTATION(release_capability(__VA_ARGS__))
 #define LOOM_EXCLUDES(...) LOOM_THREAD_ANNOTATION(locks_excluded(__VA_ARGS__))
@@ -26,15 +39,19 @@
 namespace loom {
 
 /// std::mutex with annotations. Never recursive.
+/// lock() throws loom::Error when in_bad_fork(), try_lock() fails.
 class LOOM_CAPABILITY("mutex") Mutex {
  public:
   Mutex() = default;
   Mutex(const Mutex&) = delete;
   Mutex& operator=(const Mutex&) = delete;
 
-  void lock() LOOM_ACQUIRE() { mutex_.lock(); }
+  void lock() LOOM_ACQUIRE() {
+    check_not_forked();
+    mutex_.lock();
+  }
   void unlock() LOOM_RELEASE() { mutex_.unlock(); }
-  bool try_lock() LOOM_TRY_ACQUIRE(true) { return mutex_.try_lock(); }
+  bool try_lock() LOOM_TRY_ACQUIRE(true) { return !in_bad_fork() && mutex_.try_lock(); }
 
  private:
   std::mutex mutex_;
@@ -50,6 +67,54 @@ class LOOM_SCOPED_CAPABILITY MutexLock {
 
  private:
   Mutex& mutex_;
+};
+
+/// std::shared_mutex with annotations; forks as for Mutex.
+class LOOM_CAPABILITY("shared_mutex") SharedMutex {
+ public:
+  SharedMutex() = default;
+  SharedMutex(const SharedMutex&) = delete;
+  SharedMutex& operator=(const SharedMutex&) = delete;
+
+  void lock() LOOM_ACQUIRE() {
+    check_not_forked();
+    mutex_.lock();
+  }
+  void unlock() LOOM_RELEASE() { mutex_.unlock(); }
+  void lock_shared() LOOM_ACQUIRE_SHARED() {
+    check_not_forked();
+    mutex_.lock_shared();
+  }
+  void unlock_shared() LOOM_RELEASE_SHARED() { mutex_.unlock_shared(); }
+
+ private:
+  std::shared_mutex mutex_;
+};
+
+/// Holds a SharedMutex for a scope, alone.
+class LOOM_SCOPED_CAPABILITY ExclusiveLock {
+ public:
+  explicit ExclusiveLock(SharedMutex& mutex) LOOM_ACQUIRE(mutex) : mutex_(mutex) { mutex_.lock(); }
+  ~ExclusiveLock() LOOM_RELEASE() { mutex_.unlock(); }
+  ExclusiveLock(const ExclusiveLock&) = delete;
+  ExclusiveLock& operator=(const ExclusiveLock&) = delete;
+
+ private:
+  SharedMutex& mutex_;
+};
+
+/// Holds a SharedMutex for a scope, beside other readers.
+class LOOM_SCOPED_CAPABILITY SharedLock {
+ public:
+  explicit SharedLock(SharedMutex& mutex) LOOM_ACQUIRE_SHARED(mutex) : mutex_(mutex) {
+    mutex_.lock_shared();
+  }
+  ~SharedLock() LOOM_RELEASE() { mutex_.unlock_shared(); }
+  SharedLock(const SharedLock&) = delete;
+  SharedLock& operator=(const SharedLock&) = delete;
+
+ private:
+  SharedMutex& mutex_;
 };
 
 /// A condition variable for Mutex; waits as std::condition_variable does, woken spuriously too.

@@ -125,6 +125,7 @@ std::byte* reserve_addresses(int device, std::size_t bytes) {
 }
 
 void release_addresses(std::byte* begin, std::size_t bytes) noexcept {
+  if (in_bad_fork()) return;  // a child uses none
   Reservation& all = reservation();
   MutexLock lock(all.mutex);
   const auto offset = static_cast<std::size_t>(begin - all.begin.load(std::memory_order_relaxed));

@@ -67,7 +67,7 @@ void* Arena::map_segment(std::size_t bytes) {
 }
 
 void Arena::unmap_segment(void* segment, std::size_t bytes) noexcept {
-  if (segment == nullptr) return;
+  if (segment == nullptr || in_bad_fork()) return;  // a child's copy goes when it ends
   bytes = round_up(bytes);
   auto* const begin = static_cast<std::byte*>(segment);
   LOOM_ASSERT(begin >= begin_ && bytes <= reserved_ &&
@@ -117,7 +117,7 @@ std::size_t Arena::granularity() const noexcept { return kGranularity; }
 
 std::size_t Arena::limit() const noexcept { return limit_; }
 
-std::size_t Arena::mapped() const noexcept {
+std::size_t Arena::mapped() const {
   MutexLock lock(mutex_);
   return mapped_;
 }

@@ -29,7 +29,7 @@ class LOOM_API SegmentSource {
   /// Bytes that may be mapped at once.
   [[nodiscard]] virtual std::size_t limit() const noexcept = 0;
   /// Bytes that are mapped now.
-  [[nodiscard]] virtual std::size_t mapped() const noexcept = 0;
+  [[nodiscard]] virtual std::size_t mapped() const = 0;
 };
 
 /// The memory of one device.
@@ -50,7 +50,7 @@ class LOOM_API Arena final : public SegmentSource {
   void unmap_segment(void* segment, std::size_t bytes) noexcept override;
   [[nodiscard]] std::size_t granularity() const noexcept override;
   [[nodiscard]] std::size_t limit() const noexcept override;
-  [[nodiscard]] std::size_t mapped() const noexcept override;
+  [[nodiscard]] std::size_t mapped() const override;
 
  private:
   using FreeRanges = std::map<std::byte*, std::size_t>;

@@ -16,6 +16,7 @@ constexpr std::size_t kFirstOffset = 16;
 CommandBuffer::CommandBuffer() = default;
 
 CommandBuffer::~CommandBuffer() {
+  if (in_bad_fork()) return;  // what its commands hold is the parent's
   while (read_.chunk != write_.chunk || read_.offset != write_.offset) {
     // The last chunk may end with a link that nothing follows.
     if (header_at(read_)->ops == nullptr) {
@@ -46,7 +47,7 @@ void CommandBuffer::link_new_chunk(std::size_t bytes) {
     // The first command: the consumer looks only after it has been published.
     read_ = Cursor{chunk, kFirstOffset};
   } else {
-    ::new (header_at(write_)) detail::CommandHeader{nullptr, nullptr, nullptr, 0, 0};
+    ::new (header_at(write_)) detail::CommandHeader{};
     write_.chunk->next = chunk;
   }
   write_.chunk = chunk;
@@ -71,7 +72,7 @@ CommandBuffer::Chunk* CommandBuffer::take_chunk(std::size_t bytes) {
 }
 
 void CommandBuffer::recycle(Chunk* chunk) noexcept {
-  if (chunk->bytes == kChunkBytes) {
+  if (chunk->bytes == kChunkBytes && !in_bad_fork()) {
     MutexLock lock(spare_mutex_);
     if (spare_count_ < kMaxSpare) {
       chunk->next = spare_;

@@ -8,6 +8,7 @@
 // chunks. A buffer that is not consumed is a list that can be visited again and again.
 
 #include "loom/base/export.h"
+#include "loom/base/float_mode.h"
 #include "loom/base/mutex.h"
 
 #include <cstddef>
@@ -88,7 +89,8 @@ struct CommandHeader {
   const CommandOps* ops;
   const char* name;
   CommandRecord* record;          ///< what a trace notes of the command, or null
-  std::uint32_t callable_offset;  ///< bytes from the header to the callable
+  std::uint16_t callable_offset;  ///< bytes from the header to the callable
+  FloatMode float_mode;           ///< of its submission
   std::uint32_t next_offset;      ///< bytes from the header to the next one
 };
 
@@ -115,6 +117,8 @@ class Command {
   /// ever.
   [[nodiscard]] const char* label() const { return header_->ops->label(callable()); }
   [[nodiscard]] CommandRecord* record() const noexcept { return header_->record; }
+  /// How the thread that appended the command computes, and whoever runs it is to.
+  [[nodiscard]] FloatMode float_mode() const noexcept { return header_->float_mode; }
 
  private:
   friend class CommandBuffer;
@@ -136,7 +140,8 @@ class LOOM_API CommandBuffer {
   CommandBuffer(const CommandBuffer&) = delete;
   CommandBuffer& operator=(const CommandBuffer&) = delete;
 
-  /// Stores a command; when it throws, the buffer is as before. Thread: the producer.
+  /// Stores a command, with the calling thread's mode of submission (float_mode.h); when it throws,
+  /// the buffer is as before. Thread: the producer.
   template <class Callable>
   void append(const char* name, Callable&& callable, CommandRecord* record = nullptr);
 
@@ -209,9 +214,12 @@ void CommandBuffer::append(const char* name, Callable&& callable, CommandRecord*
   const std::size_t end = (place + sizeof(Stored) + 15) / 16 * 16;
   std::byte* const chunk = reinterpret_cast<std::byte*>(write_.chunk);
   ::new (chunk + place) Stored(std::forward<Callable>(callable));
-  ::new (chunk + start)
-      Header{&detail::kCommandOps<Stored>, name, record, static_cast<std::uint32_t>(place - start),
-             static_cast<std::uint32_t>(end - start)};
+  ::new (chunk + start) Header{&detail::kCommandOps<Stored>,
+                               name,
+                               record,
+                               static_cast<std::uint16_t>(place - start),
+                               FloatMode::of_submission(),
+                               static_cast<std::uint32_t>(end - start)};
   write_.offset = end;
 }
 

@@ -55,6 +55,7 @@ void CommandGraph::admit(Queue& queue) {
 }
 
 void CommandGraph::end_capture() noexcept {
+  if (in_bad_fork()) return;  // the queues are the parent's
   for (;;) {
     Queue* queue = nullptr;
     {
@@ -71,6 +72,7 @@ void CommandGraph::end_capture() noexcept {
 }
 
 void CommandGraph::invalidate(std::string reason) noexcept {
+  if (in_bad_fork()) return;
   MutexLock lock(mutex_);
   if (invalid_reason_.empty()) invalid_reason_ = std::move(reason);
 }

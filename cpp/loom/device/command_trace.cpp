@@ -97,6 +97,7 @@ CommandTrace::Result CommandTrace::stop() {
 }
 
 CommandRecord* CommandTrace::begin(const char* name, const Queue& queue) noexcept {
+  if (in_bad_fork()) return nullptr;  // as in stop()
   const std::int64_t now = now_ns();
   MutexLock lock(mutex_);
   if (store_ == nullptr) return nullptr;

@@ -8,6 +8,7 @@
 #include "loom/device/core_limit.h"
 #include "loom/device/grid_slot.h"
 #include "loom/device/processors.h"
+#include "loom/device/scratch.h"
 #include "loom/device/thread.h"
 #include "loom/device/whereabouts.h"
 
@@ -46,15 +47,6 @@ constexpr int kMostRests = 3;
 constexpr std::int64_t kCalmSpins = 3;
 // Each thread that is woken wakes more in turn, so that publishing stays cheap.
 constexpr int kWakesAtOnce = 2;
-
-// True once the thread's thread-local objects are being destroyed, which blocks use: destructors of
-// static objects may still wait.
-constinit thread_local bool t_leaving = false;
-
-struct LeavingNote {
-  LeavingNote() noexcept {}
-  ~LeavingNote() { t_leaving = true; }
-};
 
 }  // namespace
 
@@ -112,7 +104,11 @@ void Cores::State::start(const std::vector<int>& cpus, int device) {
   try {
     for (int i = 0; i < helpers; ++i) {
       threads.push_back(std::make_unique<LoomThread>(
-          detail::concat("loom", device, "/c", i + 1), cpus, [this, i] { help(i + 1); },
+          detail::concat("loom", device, "/c", i + 1), cpus,
+          [this, i, device] {
+            set_scratch_device(device);
+            help(i + 1);
+          },
           [this] { stop_helpers(); }));
     }
   } catch (const std::system_error&) {
@@ -324,6 +320,7 @@ void Cores::State::idle(std::uint32_t seen) noexcept {
   }
   spinners.fetch_sub(1, std::memory_order_relaxed);
   if (changed) return;
+  let_go_of_scratch();
   futex_wait(signal, seen);
   sleepers.fetch_sub(1, std::memory_order_relaxed);
 }
@@ -338,6 +335,11 @@ Cores::Cores(int count, std::vector<int> cpus, int device)
 }
 
 Cores::~Cores() {
+  if (in_bad_fork()) {
+    // The helpers do not exist here; what they were started with is left to the process's end.
+    static_cast<void>(state_.release());
+    return;
+  }
   std::vector<std::unique_ptr<LoomThread>> threads;
   {
     MutexLock lock(state_->start_mutex);
@@ -395,9 +397,14 @@ int Cores::calmer_processor() const noexcept {
 bool Cores::help_until_erased(DoneFunction done, const void* context, std::int64_t limit_ns) {
   State& state = *state_;
   const auto is_done = [&] { return done(context); };
-  thread_local const LeavingNote note;
-  if (count_ == 1 || limit_ns <= 0 || t_leaving) return spin_until(is_done, limit_ns);
+  // Destructors of thread-local and of static objects may still wait, but not run blocks. This note
+  // is the oldest: blocks that make thread-local objects of their own leave one that dies earlier.
+  thread_local const detail::LeavingNote note;
+  if (count_ == 1 || limit_ns <= 0 || detail::thread_is_leaving()) {
+    return spin_until(is_done, limit_ns);
+  }
   if (is_done()) return true;
+  set_scratch_device(device_);
   // Relaxed, as `spinners`: a grid that finds no helper awake is run by its publisher alone.
   state.hosts.fetch_add(1, std::memory_order_relaxed);
   bool result = false;
@@ -427,6 +434,7 @@ bool Cores::help_until_erased(DoneFunction done, const void* context, std::int64
     if (!spin_until(changed, deadline - now_ns(), limit_ns / kSpinHaste)) break;
     if (!result && now_ns() > deadline) break;
   }
+  let_go_of_scratch();
   state.hosts.fetch_sub(1, std::memory_order_relaxed);
   // A grid that counted on this thread has others to help it.
   const int left = state.best_open_slot(RunBy::kDevice);

@@ -7,7 +7,9 @@
 #include "loom/device/command_trace.h"
 #include "loom/device/cores.h"
 #include "loom/device/failed_memory.h"
+#include "loom/device/host_notice.h"
 #include "loom/device/processors.h"
+#include "loom/device/scratch.h"
 
 #include <utility>
 
@@ -134,6 +136,7 @@ void Queue::close_open() noexcept {
 }
 
 void Queue::seal_open(OpenCommand* only) noexcept {
+  if (in_bad_fork()) return;  // no worker waits for it
   MutexLock lock(submit_mutex_);
   OpenCommand* const open = open_.load(std::memory_order_relaxed);
   if (open != nullptr && (only == nullptr || open == only)) close_open();
@@ -153,6 +156,7 @@ void Queue::synchronize(std::uint64_t position) {
     timeline_.wait(position, Timeline::Signals::kHandled);
   }
   if (failed_at_.load(std::memory_order_relaxed) <= position) throw_error_up_to(position);
+  detail::notify_host();
 }
 
 void Queue::wait_for(const Timeline& timeline, std::uint64_t position) {
@@ -186,6 +190,7 @@ void Queue::stop() {
 
 void Queue::work() {
   t_current = this;
+  set_scratch_device(id_.device);
   std::uint64_t done = 0;
   while (await_command(done)) {
     // Acquire: pairs with the producer's store, after which the commands up to it are in place.
@@ -223,6 +228,7 @@ bool Queue::await_command(std::uint64_t done) {
   };
   if (!ready()) leave_host();
   if (!spin_until(ready, spin_ns_)) {
+    let_go_of_scratch();
     for (;;) {
       worker_state_.store(kSleeping, std::memory_order_seq_cst);
       if (ready()) break;

@@ -10,6 +10,7 @@
 // can be waited for.
 
 #include "loom/base/export.h"
+#include "loom/base/float_mode.h"
 #include "loom/base/mutex.h"
 #include "loom/device/awaited_command.h"
 #include "loom/device/command_buffer.h"
@@ -48,7 +49,8 @@ class LOOM_API Queue {
 
   /// Queues `callable` (called once, with no arguments, then destroyed, both on the worker) and
   /// returns its position. `name` must outlive the command (a literal or an interned string): it
-  /// is the operator's name in errors and profiles. A callable may have a member
+  /// is the operator's name in errors and profiles. It runs with denormals flushed if the calling
+  /// thread flushes them (FloatMode::of_submission()). A callable may have a member
   /// `void accesses(AccessList&) const` that lists the device memory it reads and writes, and a
   /// member `const char* label() const` that says what profiles call it.
   /// If it throws, what it should have written is marked (failed_memory.h), and the exception is
@@ -107,7 +109,8 @@ class LOOM_API Queue {
   /// Waits until everything submitted so far has run.
   /// Throws: the first exception of a command since the last throw, once, or one of another queue
   /// that kept commands of this one from running, if nobody has seen it; loom::Error when called
-  /// by a command of this queue, and while captured; what a signal's handler throws (timeline.h).
+  /// by a command of this queue, and while captured; what a signal's handler throws (timeline.h),
+  /// and what the host throws when it is told what kernels have noted (host_notice.h).
   void synchronize();
 
   /// As synchronize() for the commands up to `position` only.
@@ -261,6 +264,7 @@ class LOOM_API Queue {
   std::atomic<std::uint32_t> worker_state_{kAwake};  ///< a WorkerState; the worker's futex
   std::int64_t moved_ns_ = 0;                        ///< when the worker left a host; its own
   std::uint64_t running_ = 0;                        ///< the worker's command; its own
+  FloatMode float_mode_{};                           ///< the worker's; its own
 
   alignas(64) Timeline timeline_;
   std::atomic<bool> stop_{false};
@@ -284,66 +288,6 @@ class LOOM_API Queue {
   std::unique_ptr<LoomThread> worker_;
 };
 
-template <class Callable>
-void Queue::submit_and_wait(const char* name, Callable&& callable) {
-  const auto awaited = std::make_shared<detail::Awaited>();
-  await(
-      enqueue(name, detail::AwaitedCommand<std::decay_t<Callable>>{std::forward<Callable>(callable),
-                                                                   awaited}),
-      *awaited);
-}
-
-template <class Callable>
-std::uint64_t Queue::enqueue(const char* name, Callable&& callable, OpenCommand* open) {
-  // The one look at the process's state also tells whether a trace or error stacks are on, so they
-  // cost nothing where they are off. Relaxed: the recorder decides under its own lock; here a
-  // change may be seen late, by commands that run beside start() or stop() anyway.
-  CommandRecord* record = nullptr;
-  bool observed = false;
-  if (detail::process_state() != detail::ProcessState::kRunning) [[unlikely]] {
-    if (!accepts_commands()) return submitted();
-    record = begin_launch(name);
-    observed = true;
-  }
-  if (submitted_.load(std::memory_order_relaxed) >= room_until_.load(std::memory_order_relaxed))
-      [[unlikely]] {
-    make_room();
-  }
-  std::uint64_t position;
-  {
-    MutexLock lock(submit_mutex_);
-    try {
-      if (!plain_) [[unlikely]] {
-        if (graph_ != nullptr) {
-          abandon_launch(record);
-          if (open_.load(std::memory_order_relaxed) != nullptr) close_open();
-          graph_->append(name, std::forward<Callable>(callable), take_stack());
-          if (open != nullptr) open_.store(open, std::memory_order_relaxed);
-          return submitted_.load(std::memory_order_relaxed);
-        }
-        start_worker();
-      }
-      if (open_.load(std::memory_order_relaxed) != nullptr) close_open();
-      commands_.append(name, std::forward<Callable>(callable), record);
-      if (open != nullptr) open_.store(open, std::memory_order_relaxed);
-    } catch (...) {
-      abandon_launch(record);
-      throw;
-    }
-    cores_.note_submitter();
-    position = submitted_.load(std::memory_order_relaxed) + 1;
-    if (observed) [[unlikely]] {
-      note_stack(position);
-    }
-    submitted_.store(position, std::memory_order_seq_cst);
-  }
-  if (worker_state_.load(std::memory_order_seq_cst) == kSleeping) [[unlikely]] {
-    wake_worker();
-  }
-  if (record != nullptr) [[unlikely]] {
-    end_launch(*record);
-  }
-  return position;
-}
-
 }  // namespace loom
+
+#include "loom/device/queue_submit.h"

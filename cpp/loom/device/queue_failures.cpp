@@ -32,6 +32,10 @@ void Queue::await(std::uint64_t position, detail::Awaited& awaited) {
 }
 
 void Queue::run(const Command& command, const GraphPlace* place) noexcept {
+  if (command.float_mode() != float_mode_) [[unlikely]] {
+    float_mode_ = command.float_mode();
+    float_mode_.set();  // blocks on other threads have that of this one (cores.h)
+  }
   if (FailedMemory::any()) [[unlikely]] {
     return run_checked(command, place);
   }
@@ -133,6 +137,7 @@ std::string Queue::stack_of_running() {
 }
 
 void Queue::keep_failure(const FailurePtr& failure, bool again) noexcept {
+  if (in_bad_fork()) return;
   MutexLock lock(pending_mutex_);
   const bool wanted = again || !failure->seen();
   const bool taken = pending_.failure != nullptr && (pending_.again || !pending_.failure->seen());

@@ -16,8 +16,6 @@
 
 namespace loom {
 
-std::atomic<detail::ProcessState> detail::g_process_state{detail::ProcessState::kRunning};
-
 struct detail::ThreadState {
   std::thread thread;
   std::function<void()> stop;
@@ -114,6 +112,7 @@ void set_thread_wrapper(ThreadWrapper wrapper) noexcept {
 }
 
 void detail::set_observed(Observer observer, bool on) noexcept {
+  if (in_bad_fork()) return;
   static auto* const mutex = new Mutex;
   static unsigned observers = 0;
   MutexLock lock(*mutex);
@@ -125,13 +124,6 @@ void detail::set_observed(Observer observer, bool on) noexcept {
   // Fails when the process exits or was forked.
   (void)g_process_state.compare_exchange_strong(
       expected, on ? ProcessState::kTraced : ProcessState::kRunning, std::memory_order_relaxed);
-}
-
-void check_not_forked() {
-  LOOM_CHECK(
-      !in_bad_fork(),
-      "Cannot re-initialize loom in forked subprocess. To use loom with multiprocessing, you "
-      "must use the 'spawn' start method");
 }
 
 void note_device_used() {

@@ -3,13 +3,16 @@
 
 // Threads of loom: workers of queues and cores of devices. They are started through here, so that
 // every one of them is set up alike, named, bound to its device's processors, takes no signals, and
-// is gone before static destruction begins: an exit handler stops them between two commands and
-// joins them. A child that is forked while such threads may exist is told so.
+// is stopped between two commands and joined by stop_threads(). Python calls that when its
+// interpreter has ended (Py_AtExit), a C++ program calls loom::shutdown() before main() returns.
+// For a program that does neither an exit handler does it, registered at the first use: static
+// objects that were made later, by a command for example, are destroyed before it runs, beside
+// threads that may still use them. A child that is forked while such threads may exist is told so.
 // Thread: all functions may be called from any thread.
 
 #include "loom/base/export.h"
+#include "loom/base/process_state.h"
 
-#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -19,19 +22,7 @@ namespace loom {
 
 namespace detail {
 
-enum class ProcessState : int { kRunning, kTraced, kExiting, kForked };
-
-// Changes between kRunning and kTraced (running, and submissions are observed), and leaves
-// them once, for kExiting or kForked. One word for all three, so that a submission looks at one.
-// Relaxed: who must not sleep through the change is woken by a futex after it, everybody else may
-// see it a little later.
-extern LOOM_API std::atomic<ProcessState> g_process_state;
-
 struct ThreadState;
-
-[[nodiscard]] inline ProcessState process_state() noexcept {
-  return g_process_state.load(std::memory_order_relaxed);
-}
 
 /// What looks at submissions: a trace (command_trace.h), or where errors come from (queue.h).
 enum class Observer : unsigned { kTrace = 1, kErrorStacks = 2 };
@@ -47,19 +38,6 @@ using ThreadWrapper = void (*)(void (*body)(void*), void* context);
 
 /// Sets the wrapper of all loom threads started later. Called once, before the device is used.
 LOOM_API void set_thread_wrapper(ThreadWrapper wrapper) noexcept;
-
-/// True after the process has begun to exit: threads are stopped, nothing submitted runs.
-[[nodiscard]] inline bool exiting() noexcept {
-  return detail::process_state() == detail::ProcessState::kExiting;
-}
-
-/// True in a child that was forked after the parent had used a device; its loom has no threads.
-[[nodiscard]] inline bool in_bad_fork() noexcept {
-  return detail::process_state() == detail::ProcessState::kForked;
-}
-
-/// Throws loom::Error when in_bad_fork(), with what to do instead.
-LOOM_API void check_not_forked();
 
 /// Called by the device layer when the first device is made, and by the first LoomThread: arms the
 /// fork and exit handlers.

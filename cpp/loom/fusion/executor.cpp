@@ -2,6 +2,7 @@
 #include "loom/fusion/executor.h"
 
 #include "loom/base/futex.h"
+#include "loom/device/scratch.h"
 #include "loom/fusion/gather.h"
 
 #include <algorithm>
@@ -9,7 +10,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <memory>
-#include <new>
 #include <vector>
 
 namespace loom::fusion {
@@ -32,26 +32,7 @@ std::size_t aligned(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-/// Memory that a thread keeps from block to block.
-class Scratch {
- public:
-  ~Scratch() { std::free(data_); }
-  std::byte* reserve(std::size_t bytes) {
-    if (bytes <= size_) return data_;
-    std::free(data_);
-    size_ = 0;
-    data_ = static_cast<std::byte*>(std::aligned_alloc(kAlignment, aligned(bytes)));
-    if (data_ == nullptr) throw std::bad_alloc();
-    size_ = aligned(bytes);
-    return data_;
-  }
-
- private:
-  std::byte* data_ = nullptr;
-  std::size_t size_ = 0;
-};
-
-thread_local Scratch t_scratch;
+const Scratch kBlockScratch;
 
 std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
@@ -208,7 +189,7 @@ class Block {
     };
     add(plan_.inputs(), input_offsets_);
     add(plan_.outputs(), output_offsets_);
-    scratch_ = t_scratch.reserve(std::max<std::size_t>(bytes, kAlignment));
+    scratch_ = static_cast<std::byte*>(kBlockScratch.reserve(std::max(aligned(bytes), kAlignment)));
   }
 
   Place place(const PlannedOperand& operand, std::size_t offset, std::int64_t row,

@@ -43,8 +43,8 @@ IndependentScope::IndependentScope() noexcept : before_(std::exchange(t_place, 0
 IndependentScope::~IndependentScope() { t_place = before_; }
 bool IndependentScope::active() noexcept { return t_place != kNoPlace; }
 
-void ProgramSet::reset(bool traced, std::unique_ptr<Producer> producer) {
-  traced_ = traced;
+void ProgramSet::reset(const Setting& setting, std::unique_ptr<Producer> producer) {
+  setting_ = setting;
   producer_ = std::move(producer);
   producer_accesses_.clear();
   result_allocation_ = nullptr;

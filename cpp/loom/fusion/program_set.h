@@ -7,6 +7,7 @@
 // a program on its result or none. Thread: as Program's.
 
 #include "loom/base/export.h"
+#include "loom/base/float_mode.h"
 #include "loom/device/command_buffer.h"
 #include "loom/device/held_memory.h"
 #include "loom/device/open_command.h"
@@ -30,9 +31,16 @@ class LOOM_API ProgramSet final : public OpenCommand {
 
   ProgramSet() = default;
 
-  /// Makes it empty and open. `traced`: profiles know of its command.
-  void reset(bool traced, std::unique_ptr<Producer> producer = nullptr);
-  [[nodiscard]] bool traced() const noexcept { return traced_; }
+  /// What all operators of a set have in common, as they run in one command.
+  struct Setting {
+    bool traced;           ///< profiles know of the command
+    FloatMode float_mode;  ///< of the threads that recorded
+    friend bool operator==(const Setting&, const Setting&) = default;
+  };
+
+  /// Makes it empty and open.
+  void reset(const Setting& setting, std::unique_ptr<Producer> producer = nullptr);
+  [[nodiscard]] const Setting& setting() const noexcept { return setting_; }
   /// What runs before the programs, or null.
   [[nodiscard]] Producer* producer() const noexcept { return producer_.get(); }
   /// Whether nobody but the program sees the producer's result. Requires: closed.
@@ -100,7 +108,7 @@ class LOOM_API ProgramSet final : public OpenCommand {
   std::vector<std::unique_ptr<Program>> programs_;  // kept for the next use; count_ are in use
   std::size_t count_ = 0;
   HeldMemory held_;  ///< the programs that are in use
-  bool traced_ = false;
+  Setting setting_{};
   bool indexed_ = false;  ///< only a set of several programs must know who uses what
   std::map<const std::byte*, Range> ranges_;
   // Release in close(), acquire in closed().

@@ -42,6 +42,7 @@ class Pool {
   }
   void give_back(std::unique_ptr<ProgramSet> set) noexcept {
     set->drop_kernels();
+    if (in_bad_fork()) return;
     MutexLock lock(mutex_);
     if (spare_.size() == spare_.capacity()) return;
     set->trim(kPrograms + kMostExtra - extra_);
@@ -252,14 +253,15 @@ struct RunTask {
   void accesses(AccessList& list) const { task->accesses(list); }
 };
 
-// Whether commands are traced. Throws in a forked child: the parent's open program has no worker
-// here, and locks may have been inherited as taken.
-bool check_traced() {
+// What an operator that is recorded now has. Throws in a forked child: the parent's open program
+// has no worker here, and locks may have been inherited as taken.
+ProgramSet::Setting check_setting() {
   using loom::detail::ProcessState;
   const ProcessState state = loom::detail::process_state();
-  if (state == ProcessState::kForked) [[unlikely]]
-    check_not_forked();
-  return state == ProcessState::kTraced;
+  if (state == ProcessState::kForked) [[unlikely]] {
+    loom::detail::throw_forked();
+  }
+  return {state == ProcessState::kTraced, FloatMode::of_submission()};
 }
 
 }  // namespace
@@ -269,17 +271,17 @@ void set_enabled(bool enabled) noexcept { t_enabled = enabled; }
 
 bool record(Queue& queue, const Expression& expression) {
   // A trace has no record of what was submitted before it began, so nothing is added to that.
-  const bool traced = check_traced();
+  const ProgramSet::Setting setting = check_setting();
   if (t_enabled) [[likely]] {
     const bool appended = queue.with_open([&](OpenCommand* open) {
       auto* const set = static_cast<ProgramSet*>(open);
-      return set != nullptr && set->traced() == traced && set->append(expression);
+      return set != nullptr && set->setting() == setting && set->append(expression);
     });
     if (appended) return true;
   }
   HeldMemory::make_room(queue);
   std::unique_ptr<ProgramSet> fresh = Pool::instance().take();
-  fresh->reset(traced);
+  fresh->reset(setting);
   ProgramSet& set = *fresh;
   if (!set.append(expression)) {
     Pool::instance().give_back(std::move(fresh));
@@ -296,9 +298,9 @@ bool record(Queue& queue, const Expression& expression) {
 
 void submit_producer(Queue& queue, std::unique_ptr<Producer> producer) {
   const char* const name = producer->name();
-  const bool traced = check_traced();
+  const ProgramSet::Setting setting = check_setting();
   std::unique_ptr<ProgramSet> fresh = Pool::instance().take();
-  fresh->reset(traced, std::move(producer));
+  fresh->reset(setting, std::move(producer));
   ProgramSet& set = *fresh;
   if (t_enabled) [[likely]] {
     queue.submit_open(name, RunPrograms(std::move(fresh)), set);
@@ -310,11 +312,11 @@ void submit_producer(Queue& queue, std::unique_ptr<Producer> producer) {
 
 void submit_ahead(Queue& queue, std::unique_ptr<Task> task) {
   const char* const name = task->name();
-  const bool traced = check_traced();
+  const ProgramSet::Setting setting = check_setting();
   if (t_enabled) [[likely]] {
     const bool ahead = queue.with_open([&](OpenCommand* open) {
       auto* const set = static_cast<ProgramSet*>(open);
-      return set != nullptr && set->traced() == traced && set->add_ahead(task);
+      return set != nullptr && set->setting() == setting && set->add_ahead(task);
     });
     if (ahead) return;
   }

@@ -15,7 +15,9 @@ namespace loom::graph {
 
 Graph::Graph(const at::GraphImplArgs& args) : keep_graph_(args.keep_graph) {}
 
-Graph::~Graph() { reset(); }
+Graph::~Graph() {
+  if (!in_bad_fork()) reset();  // a child has none of its queues, and reset() locks
+}
 
 void Graph::capture_begin(at::MempoolId_t pool, at::GraphCaptureMode /*capture_mode*/) {
   TORCH_CHECK(stage_ == Stage::kEmpty,

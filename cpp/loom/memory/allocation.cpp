@@ -98,7 +98,7 @@ CachingAllocator::State::Block* CachingAllocator::State::take_cached(const Reque
 
 CachingAllocator::State::Block* CachingAllocator::State::map_and_take(const Request& request,
                                                                       std::size_t bytes) {
-  if (static_cast<std::size_t>(reserved()) + bytes > allowed_bytes()) return nullptr;
+  if (in_use() + bytes > allowed_bytes()) return nullptr;
   auto* const address = static_cast<std::byte*>(source.map_segment(bytes));
   if (address == nullptr) return nullptr;
   LOOM_ASSERT(reinterpret_cast<std::uintptr_t>(address) % detail::SegmentTable::kGranuleBytes == 0,

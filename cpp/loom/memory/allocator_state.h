@@ -7,6 +7,7 @@
 // Thread: functions marked LOOM_REQUIRES(mutex) with the lock held, the others without.
 
 #include "loom/base/mutex.h"
+#include "loom/device/scratch.h"
 #include "loom/memory/block.h"
 #include "loom/memory/block_pool.h"
 #include "loom/memory/caching_allocator.h"
@@ -113,6 +114,10 @@ struct CachingAllocator::State {
                  PoolId pool, const Context& context) LOOM_REQUIRES(mutex);
   [[nodiscard]] std::int64_t reserved() const LOOM_REQUIRES(mutex) {
     return stats.reserved_bytes.current();
+  }
+  /// What counts toward the limit: segments, and the scratch memory of kernels.
+  [[nodiscard]] std::size_t in_use() const LOOM_REQUIRES(mutex) {
+    return static_cast<std::size_t>(reserved() + scratch_bytes(device).current);
   }
 
   // snapshot.cpp, describe.cpp, invariants.cpp

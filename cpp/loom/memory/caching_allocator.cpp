@@ -181,16 +181,19 @@ std::pair<std::size_t, std::size_t> CachingAllocator::allocated_and_reserved() c
 void CachingAllocator::reset_accumulated_stats() {
   MutexLock lock(state_->mutex);
   state_->stats.reset_accumulated();
+  reset_accumulated_scratch(state_->device);
 }
 
 void CachingAllocator::reset_peak_stats() {
   MutexLock lock(state_->mutex);
   state_->stats.reset_peaks();
+  reset_scratch_peak(state_->device);
 }
 
 std::pair<std::size_t, std::size_t> CachingAllocator::memory_info() const {
   const std::size_t total = state_->source.limit();
-  return {total - std::min(total, state_->source.mapped()), total};
+  const auto scratch = static_cast<std::size_t>(scratch_bytes(state_->device).current);
+  return {total - std::min(total, state_->source.mapped() + scratch), total};
 }
 
 void CachingAllocator::set_memory_fraction(double fraction) {

@@ -2,17 +2,18 @@
 #include "loom/memory/pinned_pool.h"
 
 #include "loom/base/check.h"
+#include "loom/base/mutex.h"
 
 #include <atomic>
 #include <cstdint>
 #include <functional>
 #include <iterator>
 #include <map>
-#include <mutex>
-#include <shared_mutex>
+#include <new>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
+#include <utility>
 
 namespace loom {
 namespace {
@@ -24,12 +25,13 @@ struct Mapping {
   std::size_t bytes;
   bool locked;
 };
+using Mappings = std::map<const std::byte*, Mapping, std::less<>>;  // by start
 
-/// All live mappings by start. Asked at every copy from or to the host, hence the shared lock and
+/// All live mappings. Asked at every copy from or to the host, hence the shared lock and
 /// the count, which spares processes that pin nothing even that.
 struct Registry {
-  std::shared_mutex mutex;
-  std::map<const std::byte*, Mapping, std::less<>> mappings;  // guarded by mutex
+  SharedMutex mutex;
+  Mappings mappings LOOM_GUARDED_BY(mutex);
   // Of `mappings`. Relaxed: who asks about a mapping was given its address after it was counted.
   std::atomic<std::size_t> count{0};
   // Bytes locked or about to be. Relaxed: a budget, it orders nothing.
@@ -75,27 +77,41 @@ bool lock_pages(Registry& known, void* address, std::size_t bytes) {
   return false;
 }
 
+/// An entry that can be inserted without memory; empty when there is none.
+Mappings::node_type make_entry() {
+  try {
+    Mappings entry;
+    return entry.extract(entry.emplace(nullptr, Mapping{}).first);
+  } catch (const std::bad_alloc&) {
+    return {};
+  }
+}
+
 }  // namespace
 
 void* map_pinned(std::size_t bytes) {
+  check_not_forked();
   if (bytes == 0 || bytes > kMaxBytes) return nullptr;
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   bytes = (bytes + page - 1) / page * page;
+  Registry& known = registry();
+  Mappings::node_type entry = make_entry();  // before there is something to lose
+  if (entry.empty()) return nullptr;
   void* const address = bytes >= kHugePageBytes ? map_huge(bytes) : map_pages(bytes);
   if (address == nullptr) return nullptr;
 
-  Registry& known = registry();
-  const bool locked = lock_pages(known, address, bytes);
-  const std::unique_lock lock(known.mutex);
-  known.mappings.emplace(static_cast<const std::byte*>(address), Mapping{bytes, locked});
+  entry.key() = static_cast<const std::byte*>(address);
+  entry.mapped() = {bytes, lock_pages(known, address, bytes)};
+  const ExclusiveLock lock(known.mutex);
+  known.mappings.insert(std::move(entry));
   known.count.fetch_add(1, std::memory_order_relaxed);  // relaxed: see the declaration
   return address;
 }
 
 void unmap_pinned(void* address) noexcept {
-  if (address == nullptr) return;
+  if (address == nullptr || in_bad_fork()) return;  // a child keeps it until it ends
   Registry& known = registry();
-  const std::unique_lock lock(known.mutex);
+  const ExclusiveLock lock(known.mutex);
   const auto found = known.mappings.find(static_cast<const std::byte*>(address));
   LOOM_ASSERT(found != known.mappings.end(),
               "unmap_pinned: expected an address from map_pinned() that is not yet unmapped");
@@ -111,9 +127,11 @@ void unmap_pinned(void* address) noexcept {
 
 bool is_pinned(const void* address) noexcept {
   Registry& known = registry();
-  // Relaxed: see the declaration.
-  if (address == nullptr || known.count.load(std::memory_order_relaxed) == 0) return false;
-  const std::shared_lock lock(known.mutex);
+  // Relaxed: see the declaration. A child inherits neither locked pages nor the workers.
+  if (address == nullptr || known.count.load(std::memory_order_relaxed) == 0 || in_bad_fork()) {
+    return false;
+  }
+  const SharedLock lock(known.mutex);
   const auto* const byte = static_cast<const std::byte*>(address);
   const auto after = known.mappings.upper_bound(byte);
   if (after == known.mappings.begin()) return false;

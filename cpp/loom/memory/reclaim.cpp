@@ -57,6 +57,7 @@ CachingAllocator::State::Block* CachingAllocator::State::allocate_slowly(const R
 CachingAllocator::State::Block* CachingAllocator::State::retry(const Request& request) {
   if (Block* block = take_cached(request)) return block;
   release_free_segments({0, 0});
+  release_scratch(device);
   const std::size_t granularity = source.granularity();
   if (Block* block = map_and_take(request, detail::segment_bytes(request.size, granularity))) {
     return block;
@@ -171,6 +172,7 @@ void CachingAllocator::empty_cache(PoolId pool) {
   state_->take_in_pending();
   state_->release_free_segments(pool);
   state_->after_change();
+  if (pool == PoolId{0, 0}) release_scratch(state_->device);
 }
 
 }  // namespace loom

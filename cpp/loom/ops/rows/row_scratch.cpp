@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/rows/row_scratch.h"
 
+#include "loom/device/scratch.h"
+
 #include <algorithm>
-#include <vector>
 
 namespace loom::ops {
+namespace {
+
+const Scratch kRows;
+
+}  // namespace
 
 std::optional<RowElement> row_element(c10::ScalarType dtype) noexcept {
   if (dtype == c10::kFloat) return RowElement::kFloat;
@@ -13,13 +19,7 @@ std::optional<RowElement> row_element(c10::ScalarType dtype) noexcept {
 }
 
 float* row_scratch(std::int64_t columns, int count) {
-  struct alignas(64) Line {
-    float floats[16];
-  };
-  thread_local std::vector<Line> lines;
-  const auto needed = static_cast<std::size_t>(row_pitch(columns) / 16 * count);
-  if (lines.size() < needed) lines.resize(needed);
-  return lines.data()->floats;
+  return kRows.get<float>(row_pitch(columns) * count);
 }
 
 const float* row_parameter(const at::Tensor& parameter, float absent, float* room,
