@@ -8,6 +8,7 @@
 #include "loom/ops/convolution_open.h"
 #include "loom/ops/convolution_product.h"
 #include "loom/ops/device_output_scope.h"
+#include "loom/ops/dtype_probe.h"
 #include "loom/ops/empty.h"
 #include "loom/ops/launch.h"
 #include "loom/ops/type_name.h"
@@ -59,6 +60,16 @@ void check_same_type(const at::Tensor& input, const at::Tensor& weight,
   TORCH_CHECK(!bias || !bias->defined() || input.options().type_equal(bias->options()),
               "Input type (", type_name(input), ") and bias type (",
               bias && bias->defined() ? type_name(*bias) : "", ") should be the same");
+}
+
+/// Throws what the CPU kernel throws for a dtype that it does not know, found by a single pixel.
+void check_dtype(const at::Tensor& input, const Parameters& p) {
+  const c10::ScalarType dtype = input.scalar_type();
+  if (dtype == c10::kFloat || dtype == c10::kDouble || c10::isReducedFloatingType(dtype)) return;
+  const NoWarnings about_stand_ins;
+  const at::DimVector none(input.dim() - 2, 0), one(input.dim() - 2, 1);
+  const at::Tensor pixel = stand_in(input);
+  (void)at::convolution(pixel, pixel, {}, one, none, one, p.transposed, none, 1);
 }
 
 /// How many tensors of the result's size oneDNN makes before it, in the order of its own: none in
@@ -123,6 +134,7 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight,
     return output;
   }
   const Parameters p = parameters(stride, padding, dilation, transposed, output_padding, groups);
+  check_dtype(input, p);
   const ConvolutionCut cut = cut_forward(output, input, weight, transposed, groups);
   // Nothing is gained from one block, or from blocks that leave the caches before they are done.
   constexpr std::size_t kMostBlockBytes = 4 << 20;

@@ -7,6 +7,7 @@
 #include "loom/ops/convolution_blocks.h"
 #include "loom/ops/product/columns.h"
 #include "loom/ops/product/direct_gradient.h"
+#include "loom/ops/product/magnitudes.h"
 
 #include <cstdint>
 
@@ -39,7 +40,9 @@ void call(Grid& grid, const CheckedConvolution& how, const Operand&... operands)
 
 }  // namespace detail
 
-template <class T, auto kKernel>
+/// `kTransforms`: the kernel is not for elements whose magnitudes spread far
+/// (product/magnitudes.h).
+template <class T, auto kKernel, bool kTransforms>
 void weight_gradient_checked(Grid& grid, const TensorRef& result, const TensorRef& gradient,
                              const TensorRef& images, const TensorRef& weights,
                              const CheckedConvolution& how) {
@@ -49,10 +52,16 @@ void weight_gradient_checked(Grid& grid, const TensorRef& result, const TensorRe
                                        result.sizes()[0],
                                        how.weights_last,
                                        how.windows};
-  detail::call<kKernel>(grid, how, result, gradient, images);
-  if (direct.mend(grid)) return;
+  bool spread = false;
+  if constexpr (kTransforms) spread = weight_gradient_spreads<T>(grid, images, gradient);
+  if (!spread) {
+    detail::call<kKernel>(grid, how, result, gradient, images);
+    if (direct.mend(grid)) return;
+  }
   convolve_backward_blocks(grid, TensorRef(), result, TensorRef(), gradient, images, weights,
                            how.plain, how.cut);
+  // oneDNN may multiply infinities with the padding. If they are many, that is what they get.
+  if (spread) static_cast<void>(direct.mend(grid));
 }
 
 }  // namespace loom::ops

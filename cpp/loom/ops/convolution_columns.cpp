@@ -2,6 +2,7 @@
 #include "loom/ops/convolution_columns.h"
 
 #include "loom/ops/convolution_checked.h"
+#include "loom/ops/convolution_direct.h"
 #include "loom/ops/convolution_open.h"
 #include "loom/ops/product/convolve.h"
 #include "loom/ops/product/convolve_pixels.h"
@@ -93,12 +94,12 @@ ConvolutionParameters plain(const WindowSteps& steps) {
           at::DimVector(steps.stride.size(), 0)};
 }
 
-template <class T, auto kKernel>
+template <class T, auto kKernel, bool kTransforms>
 void launch_weight_gradient(const at::Tensor& result, const at::Tensor& grad,
                             const at::Tensor& input, const at::Tensor& weight,
                             const Windows& windows, const WindowSteps& steps) {
-  launch("convolution_backward", Custom{}, weight_gradient_checked<T, kKernel>, out(result), grad,
-         input, weight,
+  launch("convolution_backward", Custom{}, weight_gradient_checked<T, kKernel, kTransforms>,
+         out(result), grad, input, weight,
          CheckedConvolution{windows, is_channels_last(result), plain(steps),
                             cut_backward(grad, input, weight, false, 1, true)});
 }
@@ -113,8 +114,8 @@ bool convolve_as_pixels(const at::Tensor& output, const at::Tensor& input, const
   windows.channels_last = *last;
   const bool weights_last = is_channels_last(weight);
   if (suits_winograd_bfloat16(windows, weight.size(0))) {
-    launch_convolution(convolve_winograd_bfloat16, output, input, weight, bias, windows,
-                       weights_last);
+    launch_convolution(UnlessSpread<c10::BFloat16, convolve_winograd_bfloat16, convolve_pixels>(),
+                       output, input, weight, bias, windows, weights_last);
     return true;
   }
   if (!suits_pixels(windows, weight.size(0), weights_last)) return false;
@@ -134,15 +135,17 @@ ColumnGradients convolve_pixels_backward(const at::Tensor& input_gradient,
   Windows turned = turned_windows(windows, weight.size(0));
   if (last && suits_winograd_bfloat16(turned, weight.size(1))) {
     turned.channels_last = *last;
-    launch("convolution_backward", Custom{}, convolve_winograd_bfloat16_turned, out(input_gradient),
-           grad, weight, turned, is_channels_last(weight));
+    launch("convolution_backward", Custom{},
+           UnlessSpread<c10::BFloat16, convolve_winograd_bfloat16_turned,
+                        image_gradient_directly_bfloat16>(),
+           out(input_gradient), grad, weight, turned, is_channels_last(weight));
     made.input = true;
   }
   const auto both_last =
       weight_gradient.defined() ? bfloat16_images_last(input, grad, weight_gradient) : std::nullopt;
   if (both_last && suits_winograd_bfloat16_weights(windows, weight.size(0))) {
     windows.channels_last = *both_last;
-    launch_weight_gradient<c10::BFloat16, winograd_bfloat16_weight_gradient>(
+    launch_weight_gradient<c10::BFloat16, winograd_bfloat16_weight_gradient, true>(
         weight_gradient, grad, input, weight, windows, steps);
     made.weight = true;
   }
@@ -157,14 +160,15 @@ ColumnGradients convolve_last_backward(const at::Tensor& input_gradient,
   const Windows turned = turned_windows(windows, weight.size(0));
   if (input_gradient.defined() && is_last_image(input_gradient) &&
       suits_winograd_last(turned, weight.size(1))) {
-    launch("convolution_backward", Custom{}, convolve_winograd_last_turned, out(input_gradient),
-           grad, weight, turned);
+    launch("convolution_backward", Custom{},
+           UnlessSpread<float, convolve_winograd_last_turned, image_gradient_directly>(),
+           out(input_gradient), grad, weight, turned);
     made.input = true;
   }
   if (weight_gradient.defined() && is_last_image(weight_gradient) &&
       suits_winograd_last(windows, weight.size(0))) {
-    launch_weight_gradient<float, winograd_last_weight_gradient>(weight_gradient, grad, input,
-                                                                 weight, windows, steps);
+    launch_weight_gradient<float, winograd_last_weight_gradient, true>(weight_gradient, grad, input,
+                                                                       weight, windows, steps);
     made.weight = true;
   }
   return made;
@@ -185,14 +189,15 @@ bool convolve_as_columns(const at::Tensor& output, const at::Tensor& input,
   Windows windows = windows_of(input, weight, output, steps);
   windows.channels_last = last;
   if (suits_winograd_strided(windows, weight.size(0))) {
-    launch_convolution(convolve_winograd_strided, output, input, weight, bias, windows,
-                       is_channels_last(weight));
+    launch_convolution(UnlessSpread<float, convolve_winograd_strided, convolve_strided_directly>(),
+                       output, input, weight, bias, windows, is_channels_last(weight));
     return true;
   }
   if (last) {
     if (suits_winograd_last(windows, weight.size(0))) {
-      launch("convolution", Custom{}, convolve_winograd_last, out(output), input, weight, bias,
-             windows);
+      launch("convolution", Custom{},
+             UnlessSpread<float, convolve_winograd_last, convolve_directly>(), out(output), input,
+             weight, bias, windows);
       return true;
     }
     if (!is_channels_last(weight)) return false;
@@ -205,7 +210,8 @@ bool convolve_as_columns(const at::Tensor& output, const at::Tensor& input,
     return true;
   }
   if (suits_winograd(windows, weight.size(0))) {
-    launch("convolution", Custom{}, convolve_winograd, out(output), input, weight, bias, windows);
+    launch("convolution", Custom{}, UnlessSpread<float, convolve_winograd, convolve_directly>(),
+           out(output), input, weight, bias, windows);
     return true;
   }
   if (suits_taps(windows, weight.size(0))) {
@@ -240,8 +246,9 @@ ColumnGradients convolve_backward_as_columns(const at::Tensor& input_gradient,
   const Windows turned = turned_windows(windows, weight.size(0));
   const bool by_taps = suits_taps(windows, weight.size(0));
   if (wants_input && suits_winograd(turned, weight.size(1))) {
-    launch("convolution_backward", Custom{}, convolve_winograd_turned, out(input_gradient), grad,
-           weight, turned);
+    launch("convolution_backward", Custom{},
+           UnlessSpread<float, convolve_winograd_turned, image_gradient_directly>(),
+           out(input_gradient), grad, weight, turned);
     made.input = true;
   } else if (wants_input && (by_taps || suits_image_gradient(windows))) {
     launch("convolution_backward", Custom{},
@@ -252,9 +259,9 @@ ColumnGradients convolve_backward_as_columns(const at::Tensor& input_gradient,
   const bool wants_weight = weight_gradient.defined() && is_plain_image(weight_gradient);
   const bool by_tiles = suits_winograd(windows, weight.size(0));
   if (wants_weight && (by_tiles || by_taps || suits_weight_gradient(windows))) {
-    const auto run = by_tiles  ? launch_weight_gradient<float, winograd_weight_gradient>
-                     : by_taps ? launch_weight_gradient<float, taps_weight_gradient>
-                               : launch_weight_gradient<float, convolve_weight_gradient>;
+    const auto run = by_tiles  ? launch_weight_gradient<float, winograd_weight_gradient, true>
+                     : by_taps ? launch_weight_gradient<float, taps_weight_gradient, false>
+                               : launch_weight_gradient<float, convolve_weight_gradient, false>;
     run(weight_gradient, grad, input, weight, windows, steps);
     made.weight = true;
   }

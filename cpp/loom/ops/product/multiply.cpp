@@ -2,6 +2,7 @@
 #include "loom/ops/product/multiply.h"
 
 #include "loom/ops/product/bfloat16.h"
+#include "loom/ops/product/block_kernel.h"
 
 #include <ATen/Context.h>
 #include <ATen/native/CPUBlas.h>
@@ -14,9 +15,6 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
-#include <memory>
-#include <new>
-#include <vector>
 
 namespace loom::ops {
 namespace {
@@ -28,22 +26,6 @@ constexpr std::int64_t kDirectInner = 512;
 constexpr std::int64_t kDirectStride = 512;
 // ... or if there are too few rows to make up for packing it.
 constexpr std::int64_t kDirectRows = kTileRows;
-
-constexpr std::size_t kAlignment = 64;
-
-// How many there are: all are made while the library is loaded, on one thread.
-constinit std::size_t g_scratches = 0;
-
-struct Memory {
-  struct Free {
-    void operator()(void* memory) const noexcept {
-      ::operator delete(memory, std::align_val_t{kAlignment});
-    }
-  };
-  std::unique_ptr<void, Free> start;
-  std::size_t bytes = 0;
-};
-thread_local std::vector<Memory> t_memories;
 
 const Scratch t_left, t_right;
 
@@ -114,46 +96,7 @@ bool computes_in_fewer_bits(const at::Context& context, ProductsOf use) {
          (precision == at::Float32Precision::TF32 && tf32);
 }
 
-void multiply_block(std::int64_t rows, std::int64_t columns, std::int64_t inner, const float* left,
-                    std::int64_t left_ld, const float* right, std::int64_t right_ld, float* to,
-                    std::int64_t ld, bool add) {
-  at::native::cpublas::brgemm(rows, columns, inner, left_ld, right_ld, ld, add, left, right, to,
-                              false);
-}
-
-// The block kernel asks whether oneDNN is enabled whenever it runs, and throws if not. Whether it
-// was, counts when the product is submitted: a graph may be replayed later, and C++ may change the
-// setting beside the queue.
-void multiply_block(std::int64_t rows, std::int64_t columns, std::int64_t inner,
-                    const BFloat16* left, std::int64_t left_ld, const BFloat16* right,
-                    std::int64_t right_ld, float* to, std::int64_t ld, bool add) {
-  if (at::globalContext().userEnabledMkldnn()) [[likely]] {
-    try {
-      at::native::cpublas::brgemm(rows, columns, inner, left_ld, right_ld, ld, add, left, right, to,
-                                  true);
-      return;
-    } catch (const c10::Error&) {  // disabled since it was asked
-      if (at::globalContext().userEnabledMkldnn()) throw;
-    }
-  }
-  multiply_pairs(rows, columns, inner, left, left_ld, right, right_ld, to, ld, add);
-}
-
 }  // namespace
-
-Scratch::Scratch() : index_(g_scratches++) {}
-
-void* Scratch::reserve(std::size_t bytes) const {
-  if (index_ >= t_memories.size()) t_memories.resize(g_scratches);
-  Memory& memory = t_memories[index_];
-  if (bytes > memory.bytes) {
-    memory.start.reset();
-    memory.bytes = 0;
-    memory.start.reset(::operator new(bytes, std::align_val_t{kAlignment}));
-    memory.bytes = bytes;
-  }
-  return memory.start.get();
-}
 
 template <>
 bool can_multiply<float>(ProductsOf use) {
@@ -270,8 +213,9 @@ PackedRight<T>::PackedRight(const T* panels, std::int64_t inner, std::int64_t co
 template <class T>
 void PackedRight<T>::multiply_panel(const MatrixView<const T>& left, std::int64_t column, float* to,
                                     std::int64_t ld, bool add) const {
-  multiply_block(left.rows, std::min(kPanel, columns_ - column), left.columns, left.data,
-                 left.row_stride, data_ + column / kPanel * panel_step_, ld_, to, ld, add);
+  multiply_block(
+      {left.rows, std::min(kPanel, columns_ - column), left.columns, left.row_stride, ld_, ld, add},
+      left.data, data_ + column / kPanel * panel_step_, to);
 }
 
 template <class T>
@@ -311,15 +255,16 @@ template void multiply(const MatrixView<const BFloat16>&, const MatrixView<const
 
 void multiply_rows(const MatrixView<const float>& left, const MatrixView<const float>& right,
                    float* to, std::int64_t ld, bool add) {
-  multiply_block(left.rows, right.columns, left.columns, left.data, left.row_stride, right.data,
-                 right.row_stride, to, ld, add);
+  multiply_block(
+      {left.rows, right.columns, left.columns, left.row_stride, right.row_stride, ld, add},
+      left.data, right.data, to);
 }
 
 template <class T>
 void multiply_panel(const MatrixView<const T>& left, const T* panel, std::int64_t columns,
                     float* to, std::int64_t ld, bool add) {
-  multiply_block(left.rows, columns, left.columns, left.data, left.row_stride, panel, kPanel, to,
-                 ld, add);
+  multiply_block({left.rows, columns, left.columns, left.row_stride, kPanel, ld, add}, left.data,
+                 panel, to);
 }
 
 template void multiply_panel(const MatrixView<const float>&, const float*, std::int64_t, float*,

@@ -6,6 +6,8 @@
 // packing to its caller: here operands are packed into panels only where that pays.
 // Thread: any; scratch memory is the calling thread's, and is kept for its next product.
 
+#include "loom/device/scratch.h"
+
 #include <c10/util/BFloat16.h>
 
 #include <cstddef>
@@ -35,26 +37,6 @@ struct MatrixView {
   [[nodiscard]] bool column_major() const noexcept {
     return row_stride == 1 && column_stride >= rows;
   }
-};
-
-/// Memory for one purpose, each thread its own: grows, aligned to cache lines, keeps no values
-/// until the thread's next get(). For global variables: a thread_local one each would need more of
-/// the memory that the dynamic loader has for those (static TLS) than it has to give.
-class Scratch {
- public:
-  Scratch();
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  /// Throws: std::bad_alloc.
-  template <class T>
-  [[nodiscard]] T* get(std::int64_t count) const {
-    return static_cast<T*>(reserve(static_cast<std::size_t>(count) * sizeof(T)));
-  }
-
- private:
-  [[nodiscard]] void* reserve(std::size_t bytes) const;
-
-  const std::size_t index_;
 };
 
 /// The columns of a panel: four vectors of AVX-512.
