@@ -140,6 +140,7 @@ def test_unique(shape, dtype):
     for inverse, counts in ((False, False), (True, False), (False, True), (True, True)):
         agrees(lambda x: torch.unique(x, return_inverse=inverse, return_counts=counts), x)  # noqa: B023
         agrees(torch._unique2, x, True, inverse, counts)
+        agrees(torch._unique, x, True, inverse)
         agrees(torch.ops.aten.unique_consecutive, x, inverse, counts)
 
 
@@ -158,6 +159,7 @@ def test_unique_slices(dtype):
 def test_unique_of_nan_and_refusals():
     x = torch.tensor([float("nan"), 1, float("nan"), 1])
     agrees(torch._unique2, x, True, True, True)
+    agrees(torch._unique, x, True, True)
     agrees(torch.unique_consecutive, x)
     agrees(torch.ops.aten.unique_dim, torch.ones(3, 0), 1)
     for function in (torch.unique, torch.unique_consecutive):

@@ -259,3 +259,132 @@ def test_multinomial_reports_bad_weights_at_the_next_synchronisation() -> None:
     torch.multinomial(torch.tensor([1.0, -1.0], device="loom"), 2, replacement=True)
     with pytest.raises(RuntimeError, match="encountering probability entry < 0"):
         torch.loom.synchronize()
+
+
+# Distributions that reject samples
+
+
+def test_a_poisson_variable_has_its_rate_as_mean_and_variance() -> None:
+    for rate in (0.3, 4.0, 9.9, 10.0, 30.0, 1e4):
+        values = torch.poisson(torch.full((200_000,), rate, device="loom")).cpu().double()
+        assert values.min() >= 0
+        assert (values == values.floor()).all()
+        assert abs(values.mean() / rate - 1) < 5 / math.sqrt(200_000 * rate)
+        assert abs(values.var() / rate - 1) < 0.03
+
+
+@pytest.mark.parametrize("rate", [4.0, 12.0])
+def test_poisson_follows_its_distribution(rate: float) -> None:
+    values = torch.poisson(torch.full((400_000,), rate, device="loom")).cpu()
+    distribution = torch.distributions.Poisson(rate)
+    for k in range(int(2 * rate)):
+        share = (values == k).double().mean()
+        assert abs(share - distribution.log_prob(torch.tensor(float(k))).exp()) < 0.004
+
+
+@pytest.mark.parametrize(("count", "probability"), [(5, 0.3), (40, 0.5), (100, 0.9), (1000, 0.02)])
+def test_binomial_follows_its_distribution(count: int, probability: float) -> None:
+    counts = torch.full((400_000,), float(count), device="loom")
+    values = torch.binomial(counts, torch.full_like(counts, probability)).cpu()
+    distribution = torch.distributions.Binomial(count, torch.tensor(probability))
+    for k in range(count + 1):
+        share = (values == k).double().mean()
+        assert abs(share - distribution.log_prob(torch.tensor(float(k))).exp()) < 0.004
+
+
+@pytest.mark.parametrize("alpha", [0.2, 1.0, 7.5])
+def test_gamma_has_its_moments(alpha: float) -> None:
+    values = torch._standard_gamma(torch.full((400_000,), alpha, device="loom")).cpu().double()
+    assert values.min() > 0
+    assert abs(values.mean() - alpha) < 5 * math.sqrt(alpha / 400_000)
+    assert abs(values.var() / alpha - 1) < 0.05
+    # That a logarithm of one has the mean digamma(alpha) tells its small values apart.
+    assert abs(values.log().mean() - torch.digamma(torch.tensor(alpha).double())) < 0.04
+
+
+def test_a_dirichlet_variable_sums_up_to_one_and_has_its_means() -> None:
+    alpha = torch.tensor([0.5, 1.0, 2.5], device="loom")
+    values = torch._sample_dirichlet(alpha.expand(200_000, 3)).cpu()
+    assert torch.allclose(values.sum(-1), torch.ones(200_000))
+    assert torch.allclose(values.double().mean(0), alpha.cpu().double() / 4, atol=0.005)
+    tiny = torch._sample_dirichlet(torch.full((1000, 2), 1e-6, device="loom")).cpu()
+    assert ((tiny > 0) & (tiny < 1)).all()
+
+
+REJECTING: dict[str, Callable[[Tensor], Tensor]] = {
+    "poisson": torch.poisson,
+    "binomial": lambda t: torch.binomial(t, torch.full_like(t, 0.4)),
+    "gamma": torch._standard_gamma,
+    "dirichlet": torch._sample_dirichlet,
+}
+
+
+@pytest.mark.parametrize("sample", REJECTING.values(), ids=REJECTING.keys())
+class TestRejecting:
+    def test_an_element_depends_on_seed_and_index_only(
+        self, sample: Callable[[Tensor], Tensor]
+    ) -> None:
+        matrix = torch.rand(300, 400, device="loom") * 20
+        torch.manual_seed(7)
+        first = sample(matrix)
+        torch.manual_seed(7)
+        second = sample(matrix.t().contiguous().t())
+        assert torch.equal(first.cpu(), second.cpu())
+        assert first.stride() == (400, 1)
+
+    def test_neighbours_and_calls_have_words_of_their_own(
+        self, sample: Callable[[Tensor], Tensor]
+    ) -> None:
+        same = torch.full((4, 50_000), 30.0, device="loom")
+        calls = torch.stack([sample(same), sample(same)]).cpu().double().flatten(0, 1)
+        assert abs(torch.corrcoef(calls) - torch.eye(8)).max() < 0.03
+        shifted = torch.stack([calls[0, :-1], calls[0, 1:]])
+        assert abs(torch.corrcoef(shifted)[0, 1]) < 0.03
+
+    def test_runs_without_the_fallback(self, sample: Callable[[Tensor], Tensor]) -> None:
+        torch.loom.reset_fallbacks()
+        sample(torch.rand(5, 3, device="loom"))
+        assert torch.loom.fallbacks() == {}
+
+    def test_an_empty_tensor_takes_no_words(self, sample: Callable[[Tensor], Tensor]) -> None:
+        before = torch.loom.get_rng_state()
+        assert sample(torch.empty(0, 3, device="loom")).shape == (0, 3)
+        assert torch.equal(torch.loom.get_rng_state(), before)
+
+    def test_refuses_what_cpu_refuses(self, sample: Callable[[Tensor], Tensor]) -> None:
+        for dtype in (torch.int64, torch.float16, torch.bfloat16):
+            results = []
+            for device in ("cpu", "loom"):
+                try:
+                    results.append(sample(torch.ones(2, 3, dtype=dtype, device=device)).dtype)
+                except Exception as error:
+                    results.append((type(error), str(error)))
+            assert results[0] == results[1]
+
+
+def test_a_negative_poisson_rate_is_an_error() -> None:
+    with pytest.raises(RuntimeError, match="invalid Poisson rate"):
+        torch.poisson(torch.tensor([1.0, -1.0], device="loom")).tolist()
+
+
+def test_parameters_that_are_no_numbers_end_the_samplers() -> None:
+    nan, inf = math.nan, math.inf
+    counts = torch.tensor([nan, 10.0], device="loom")
+    assert torch.binomial(counts, torch.tensor([0.5, nan], device="loom")).isnan().all()
+    assert torch.poisson(torch.tensor([inf], device="loom")).item() == inf
+
+
+def test_torch_distributions_take_no_fallback() -> None:
+    torch.loom.reset_fallbacks()
+    one = torch.tensor([1.5, 0.5], device="loom", requires_grad=True)
+    distributions = torch.distributions
+    for distribution in (
+        distributions.Gamma(one, one),
+        distributions.Beta(one, one),
+        distributions.Dirichlet(one),
+        distributions.StudentT(one),
+    ):
+        distribution.rsample((3,)).sum().backward()
+    distributions.Poisson(one.detach()).sample((3,))
+    distributions.Binomial(5, probs=one.detach() / 2).sample((3,))
+    assert torch.loom.fallbacks() == {}

@@ -137,3 +137,47 @@ def test_memory_is_returned() -> None:
     for _ in range(3):
         x.to_sparse().coalesce().to_dense()
     assert torch.loom.memory_allocated() == before
+
+
+def test_what_a_sparse_tensor_is_made_of_is_read_without_the_fallback() -> None:
+    indices = torch.tensor([[0, 2, 2], [1, 0, 3]], device="loom")
+    values = torch.rand(3, 5, device="loom")
+    torch.loom.reset_fallbacks()
+    sparse = torch.sparse_coo_tensor(
+        indices, values, (4, 6, 5), is_coalesced=True, check_invariants=False
+    )
+    assert (sparse._nnz(), sparse.sparse_dim(), sparse.dense_dim()) == (3, 2, 1)
+    assert sparse.is_coalesced()
+    assert sparse.device == values.device
+    assert sparse.values().data_ptr() == values.data_ptr()
+    assert sparse.indices().data_ptr() == indices.data_ptr()
+    empty = torch.sparse_coo_tensor(size=(2, 3), device="loom", check_invariants=False)
+    assert empty.device == values.device
+    assert empty._nnz() == 0
+    assert torch.loom.fallbacks() == {}
+
+    csr = matrix().to("loom").to_sparse_csr()
+    torch.loom.reset_fallbacks()
+    assert csr._nnz() == csr.values().numel() == csr.col_indices().numel()
+    assert csr.crow_indices().numel() == 5
+    assert torch.loom.fallbacks() == {}
+
+
+def test_a_sparse_gradient_is_made_without_the_fallback() -> None:
+    layer = torch.nn.Embedding(10, 4, sparse=True, device="loom")
+    output = layer(torch.tensor([1, 3, 3], device="loom")).sum()
+    torch.loom.reset_fallbacks()
+    output.backward()
+    assert torch.loom.fallbacks() == {}
+    assert layer.weight.grad._nnz() == 3
+    assert torch.equal(layer.weight.grad.to_dense().cpu()[3], torch.full((4,), 2.0))
+
+
+def test_a_sparse_tensor_is_on_the_device_of_its_parts() -> None:
+    indices = torch.tensor([[0, 2]], device="loom:1")
+    values = torch.rand(2, device="loom:1")
+    sparse = torch.sparse_coo_tensor(indices, values, (4,), check_invariants=False)
+    assert {t.device.index for t in (sparse, sparse.clone(), sparse.to("loom:1"))} == {1}
+    assert torch.sparse_coo_tensor(size=(2,), device="loom:1", check_invariants=False).device == (
+        values.device
+    )

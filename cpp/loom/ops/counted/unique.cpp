@@ -144,6 +144,13 @@ Three unique2(const at::Tensor& self, bool sorted, bool inverse, bool counts) {
   return unique_elements("_unique2", self, /*consecutive=*/false, inverse, counts);
 }
 
+std::tuple<at::Tensor, at::Tensor> unique(const at::Tensor& self, bool sorted, bool inverse) {
+  if (!is_supported(self)) return on_host<at::_ops::_unique>(self, sorted, inverse);
+  auto [elements, numbers, counts] =
+      unique_elements("_unique", self, /*consecutive=*/false, inverse, /*counts=*/false);
+  return {std::move(elements), std::move(numbers)};
+}
+
 Three unique_consecutive(const at::Tensor& self, bool inverse, bool counts,
                          std::optional<std::int64_t> dim) {
   if (!is_supported(self)) {
@@ -171,6 +178,7 @@ Three unique_dim_consecutive(const at::Tensor& self, std::int64_t dim, bool inve
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("_unique", TORCH_FN(unique));
   m.impl("_unique2", TORCH_FN(unique2));
   m.impl("unique_consecutive", TORCH_FN(unique_consecutive));
   m.impl("unique_dim", TORCH_FN(unique_dim));

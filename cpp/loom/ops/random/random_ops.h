@@ -59,4 +59,10 @@ at::Tensor multinomial(const at::Tensor& self, std::int64_t samples, bool replac
 at::Tensor& multinomial_out(const at::Tensor& self, std::int64_t samples, bool replacement,
                             OptionalGenerator generator, at::Tensor& result);
 
+// rejection.cpp
+at::Tensor poisson(const at::Tensor& self, OptionalGenerator generator);
+at::Tensor binomial(const at::Tensor& count, const at::Tensor& prob, OptionalGenerator generator);
+at::Tensor standard_gamma(const at::Tensor& self, OptionalGenerator generator);
+at::Tensor sample_dirichlet(const at::Tensor& self, OptionalGenerator generator);
+
 }  // namespace loom::ops::random

@@ -29,6 +29,10 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("randperm.generator_out", randperm_out);
   library.impl("multinomial", multinomial);
   library.impl("multinomial.out", multinomial_out);
+  library.impl("poisson", poisson);
+  library.impl("binomial", binomial);
+  library.impl("_standard_gamma", standard_gamma);
+  library.impl("_sample_dirichlet", sample_dirichlet);
 }
 
 }  // namespace loom::ops::random
