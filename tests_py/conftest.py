@@ -34,6 +34,14 @@ Run = Callable[..., Finished]
 
 
 @pytest.fixture
+def no_fallback() -> Iterator[None]:
+    """Fail where an operator of the test, in this process, waits for its operands."""
+    torch.loom.reset_fallbacks()
+    yield
+    assert torch.loom.fallbacks() == {}
+
+
+@pytest.fixture
 def run() -> Run:
     """Run Python source in a fresh process: ``run(source, LOOM_DEVICES="1", ...)``.
 

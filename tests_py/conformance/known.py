@@ -44,7 +44,14 @@ KNOWN: dict[tuple[str, str, str, str], str] = {
         "rounding: values reach 1e12 in a sample, where float32's own results on cpu are farther "
         "from those in float64 than loom's"
     ),
-    ("op_db", "nn.functional.gelu", "out", "float32"): (
+    ("op_db", "nn.functional.gelu", "out", "*"): (
         "an out= that is not contiguous: cpu's kernel leaves it as it was, loom writes it"
     ),
+    **{
+        ("op_db", "cov", "*", dtype): (
+            "weights in float32 whose correction leaves a hundredth of their sum: the last bit of "
+            "a sum, which cpu adds in another order, is the fifth digit of the result"
+        )
+        for dtype in ("float64", "int64")
+    },
 }

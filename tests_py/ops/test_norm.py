@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Layer and batch normalisation."""
 
+import math
+
 import pytest
 import torch
 from compare import agrees, assert_same, gradients_agree, natively, same_error, to_loom
@@ -261,3 +263,14 @@ def test_an_infinite_channel_has_an_infinite_running_mean():
         torch.nn.functional.batch_norm(x.to(device), mean, variance, training=True)
         means[device] = mean.cpu(), variance.cpu()
     torch.testing.assert_close(means["loom"], means["cpu"], equal_nan=True)
+
+
+def test_the_gradient_of_a_maximum_norm_of_complex_numbers_finds_the_maximum() -> None:
+    for dtype in (torch.complex64, torch.complex128):
+        numbers = torch.randn(500, 5, dtype=dtype)
+        gradients = []
+        for device in ("cpu", "loom"):
+            x = numbers.to(device).detach().requires_grad_()
+            torch.linalg.vector_norm(x, math.inf, dim=1).sum().backward()
+            gradients.append(x.grad.cpu())
+        assert torch.equal(*gradients)

@@ -13,7 +13,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 accelerate = pytest.importorskip("accelerate")
 psutil = pytest.importorskip("psutil")  # of accelerate
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_fallback")]
 
 
 @pytest.fixture(autouse=True)

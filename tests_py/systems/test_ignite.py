@@ -12,7 +12,7 @@ from ignite.engine import Events, create_supervised_evaluator, create_supervised
 from ignite.handlers import Checkpoint
 from ignite.metrics import Accuracy, Loss
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_fallback")]
 
 PRECISIONS = {
     "full": ({}, torch.float32, 1e-4),

@@ -11,6 +11,7 @@ os.environ["KERAS_BACKEND"] = "torch"
 keras = pytest.importorskip("keras")
 
 pytestmark = [
+    pytest.mark.usefixtures("no_fallback"),
     pytest.mark.slow,
     pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy keyword"),
 ]

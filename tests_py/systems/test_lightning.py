@@ -9,6 +9,7 @@ from torch.utils.data import DataLoader, TensorDataset
 lightning = pytest.importorskip("lightning")
 
 pytestmark = [
+    pytest.mark.usefixtures("no_fallback"),
     pytest.mark.slow,
     # A dataset of tensors needs no worker processes.
     pytest.mark.filterwarnings("ignore:.*does not have many workers"),

@@ -14,7 +14,7 @@ from sentence_transformers.sentence_transformer.modules import Dense, StaticEmbe
 
 tokenizers = pytest.importorskip("tokenizers")
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_fallback")]
 
 TEXTS = [f"w{a} w{(5 * a) % 40} w{(7 * a) % 40}" for a in range(24)]
 

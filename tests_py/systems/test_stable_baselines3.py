@@ -12,6 +12,7 @@ with warnings.catch_warnings():
     baselines = pytest.importorskip("stable_baselines3")
 
 pytestmark = [
+    pytest.mark.usefixtures("no_fallback"),
     pytest.mark.slow,
     # It says so of every device but the cpu.
     pytest.mark.filterwarnings("ignore:You are trying to run (PPO|A2C) on the GPU"),

@@ -11,7 +11,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 transformers = pytest.importorskip("transformers")
 accelerate = pytest.importorskip("accelerate")
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_fallback")]
 
 WORDS = 53
 

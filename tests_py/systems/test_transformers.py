@@ -10,7 +10,7 @@ import torch
 os.environ["HF_HUB_OFFLINE"] = "1"
 transformers = pytest.importorskip("transformers")
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_fallback")]
 
 WORDS = 97
 PAD, START, END = 0, 1, 2

@@ -11,12 +11,15 @@
 #include "loom/ops/fused.h"
 #include "loom/ops/launch.h"
 #include "loom/ops/movement/strided_copy.h"
+#include "loom/ops/number_check.h"
 #include "loom/ops/self_overlap.h"
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/ops/_local_scalar_dense_native.h>
 #include <ATen/ops/copy_native.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 #include <torch/library.h>
 
 namespace loom::ops {
@@ -220,8 +223,31 @@ bool same_data(const at::Tensor& self, const at::Tensor& source) {
          self.is_neg() == source.is_neg();
 }
 
+/// Throws what ATen's copy throws for dtypes that it does not know.
+void check_copy(const at::Tensor& self, const at::Tensor& source) {
+  at::Tensor to = at::empty({1}, c10::TensorOptions(c10::kCPU).dtype(self.scalar_type()));
+  at::native::copy_(to, at::zeros({1}, to.options().dtype(source.scalar_type())));
+}
+
+void copy_same_sizes(const at::Tensor& self, const at::Tensor& source, bool non_blocking);
+
+/// Dtypes that are memory only: between the host and a device as bytes, on the device as on cpu.
+/// False if it is yet to be done.
+bool copy_memory(const at::Tensor& self, const at::Tensor& source, bool non_blocking) {
+  if (self.device() == source.device() || self.scalar_type() != source.scalar_type()) {
+    check_copy(self, source);
+    return false;
+  }
+  const auto bytes = self.itemsize() == 1 ? c10::kByte : c10::kShort;
+  copy_same_sizes(self.view(bytes), source.view(bytes), non_blocking);
+  return true;
+}
+
 // Same sizes, at least one element.
 void copy_same_sizes(const at::Tensor& self, const at::Tensor& source, bool non_blocking) {
+  if (is_memory_only(self.scalar_type()) || is_memory_only(source.scalar_type())) [[unlikely]] {
+    if (copy_memory(self, source, non_blocking)) return;
+  }
   if (self.is_privateuseone() && source.is_privateuseone()) {
     if (self.device() != source.device()) return copy_across_devices(self, source);
     if (record_copy(self, source)) return;

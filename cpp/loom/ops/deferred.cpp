@@ -8,6 +8,9 @@
 #include "loom/ops/deferred_plan.h"
 #include "loom/ops/deferred_results.h"
 #include "loom/ops/overlap.h"
+#include "loom/ops/trial.h"
+
+#include <ATen/Context.h>
 
 #include <algorithm>
 #include <unordered_set>
@@ -15,13 +18,16 @@
 namespace loom::ops {
 namespace {
 
-/// The arguments of a call: whether they can be deferred, their device, and what of them decides
-/// whether a kernel knows such a call at all: dtypes, which tensors are absent, kinds of numbers,
-/// flags and names of modes.
+/// The arguments of a call: whether they can be deferred, their device, what of them decides
+/// whether a kernel knows such a call at all (dtypes, which tensors are absent, kinds of numbers,
+/// flags and names of modes), and what decides whether it takes this one: sizes, strides and
+/// numbers, too.
 class Operands {
  public:
   explicit Operands(const c10::OperatorHandle& op)
-      : key_(std::hash<const void*>{}(&op.operator_name())) {}
+      : key_(std::hash<const void*>{}(&op.operator_name())), call_(key_) {
+    note(static_cast<std::size_t>(at::globalContext().deterministicAlgorithms()));
+  }
 
   /// Returns false for what cannot be deferred. To be called for every argument, in their order.
   bool add(const c10::IValue& value, const c10::Argument& argument, bool written) {
@@ -37,13 +43,16 @@ class Operands {
         if (!add(tensor.value_or(at::Tensor()), written)) return false;
       }
     } else {
-      add_other(value, argument);
+      return add_other(value, argument);
     }
     return true;
   }
 
   [[nodiscard]] std::optional<c10::Device> device() const noexcept { return device_; }
   [[nodiscard]] std::size_t key() const noexcept { return key_; }
+  /// Of all that is not in the tensors.
+  [[nodiscard]] std::size_t key_of_call() const noexcept { return c10::hash_combine(key_, call_); }
+  [[nodiscard]] std::int64_t elements() const noexcept { return elements_; }
   /// True for dtypes that a kernel may well not know: then it is waited for once. Every kernel has
   /// code for float and double beside indices and masks, and factories for integers.
   [[nodiscard]] bool unusual_dtypes() const noexcept {
@@ -67,6 +76,7 @@ class Operands {
         tensor._is_zerotensor()) {
       return false;
     }
+    note_geometry(tensor);
     if (tensor.is_privateuseone()) {
       if (!device_) device_ = tensor.device();
       return tensor.device() == *device_;
@@ -74,10 +84,13 @@ class Operands {
     return tensor.is_cpu() && tensor.dim() == 0 && !written;
   }
 
-  void add_other(const c10::IValue& value, const c10::Argument& argument) {
+  bool add_other(const c10::IValue& value, const c10::Argument& argument) {
+    note_numbers(value);
     if (value.isNone()) {
       note(kAbsent);
     } else if (value.isBool()) {
+      // The call itself raises what it finds in the data.
+      if (value.toBool() && argument.name() == "check_errors") return false;
       note(kTensor + static_cast<std::size_t>(value.toBool()));
     } else if (value.isString()) {
       note(std::hash<std::string_view>{}(value.toStringView()));
@@ -91,6 +104,7 @@ class Operands {
     } else {
       note(value.isDouble() ? kTensor + 2 : kPresent);
     }
+    return true;
   }
 
   static bool is_dtype(const c10::Argument& argument) {
@@ -111,12 +125,37 @@ class Operands {
   }
   void note(std::size_t fact) { key_ = c10::hash_combine(key_, fact); }
 
-  std::size_t key_;
+  void note_geometry(const at::Tensor& tensor) {
+    for (const std::int64_t size : tensor.sizes()) note_of_call(size);
+    for (const std::int64_t stride : tensor.strides()) note_of_call(stride);
+    elements_ += trial_elements(tensor);
+  }
+  void note_numbers(const c10::IValue& value) {
+    if (value.isInt()) {
+      note_of_call(value.toInt());
+    } else if (value.isDouble()) {
+      note_of_call(value.toDouble());
+    } else if (value.isComplexDouble()) {
+      note_of_call(value.toComplexDouble().real());
+      note_of_call(value.toComplexDouble().imag());
+    } else if (value.isIntList()) {
+      for (const std::int64_t number : value.toIntList()) note_of_call(number);
+    } else if (value.isDoubleList()) {
+      for (const double number : value.toDoubleList()) note_of_call(number);
+    }
+  }
+  template <class Number>
+  void note_of_call(Number number) {
+    call_ = c10::hash_combine(call_, std::hash<Number>{}(number));
+  }
+
+  std::size_t key_, call_;
+  std::int64_t elements_ = 0;
   std::optional<c10::Device> device_;
   bool other_dtype_ = false, integers_only_ = true, reads_ = false;
 };
 
-/// Keys of calls, as of Operands, whose kernel has run without an error.
+/// Keys of calls, as of Operands, that the kernel takes.
 class Accepted {
  public:
   bool contains(std::size_t key) {
@@ -125,10 +164,14 @@ class Accepted {
   }
   void insert(std::size_t key) {
     MutexLock lock(mutex_);
+    // Lengths that never come again are not kept for ever: another trial costs little.
+    if (keys_.size() >= kMost) keys_.clear();
     keys_.insert(key);
   }
 
  private:
+  static constexpr std::size_t kMost = 1 << 16;
+
   Mutex mutex_;
   std::unordered_set<std::size_t> keys_ LOOM_GUARDED_BY(mutex_);
 };
@@ -138,6 +181,26 @@ Accepted& accepted() {
   return keys;
 }
 
+void accept(const Operands& operands) {
+  accepted().insert(operands.key());
+  accepted().insert(operands.key_of_call());
+}
+
+/// Whether the CPU operator refuses a call for something else than the values. Small ones are all
+/// tried, once for each geometry; others once for what decides whether the kernel knows such calls.
+/// The largest have to show it on the worker.
+Verdict judge(const c10::OperatorHandle& op, const Operands& operands, Arguments given,
+              std::int64_t results) {
+  constexpr std::int64_t kSmall = 1 << 13, kMost = 1 << 18;
+  const std::int64_t elements = operands.elements() + results;
+  const bool small = elements <= kSmall;
+  if (accepted().contains(small ? operands.key_of_call() : operands.key())) return Verdict::kTaken;
+  if (elements > kMost) return operands.unusual_dtypes() ? Verdict::kNotKnown : Verdict::kTaken;
+  if (!passes_trial(op, given)) return Verdict::kRefused;
+  accept(operands);
+  return Verdict::kTaken;
+}
+
 /// "relu" of "aten::relu"; lives as long as the operator.
 const char* short_name(const c10::OperatorHandle& op) {
   return op.operator_name().name.c_str() + std::string_view("aten::").size();
@@ -145,9 +208,12 @@ const char* short_name(const c10::OperatorHandle& op) {
 
 }  // namespace
 
-bool try_defer(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+bool try_defer(const c10::OperatorHandle& op, torch::jit::Stack* stack,
+               c10::function_ref<void()> run_on_host) {
   const DeferredPlan& plan = deferred_plan(op);
-  if (!plan.possible) return false;
+  // The alert is given by the call, so by the CPU operator on the caller.
+  const bool alerts = !plan.deterministic && at::globalContext().deterministicAlgorithms();
+  if (!plan.possible || alerts) return false;
   const std::vector<c10::Argument>& schema = op.schema().arguments();
   const std::size_t count = schema.size();
   const std::size_t first = stack->size() - count;
@@ -156,24 +222,33 @@ bool try_defer(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     if (!operands.add((*stack)[first + i], schema[i], plan.writes[i])) return false;
   }
   if (!operands.device() || arguments_overlap({&(*stack)[first], count}, plan.writes)) return false;
-
-  std::optional<DeferredResults> made =
-      make_results(op, plan, Arguments(stack->data() + first, count), *operands.device());
+  const Arguments given(stack->data() + first, count);
+  std::optional<DeferredResults> made = make_results(op, plan, given, *operands.device());
   if (!made) return false;
+  Queue& queue = current_queue(operands.device()->index());
+  const Verdict verdict = judge(op, operands, given, made->elements());
+  // In a capture nothing can be waited for: a refusal is then an error of the replay.
+  if (verdict == Verdict::kRefused && !queue.captured()) {
+    run_on_host();
+    accept(operands);
+    return true;
+  }
   std::vector<DeferredArgument> arguments;
   arguments.reserve(count);
   for (std::size_t i = 0; i < count; ++i) {
     arguments.emplace_back((*stack)[first + i], plan.writes[i], plan.replaces[i]);
   }
   const bool as_outputs = plan.out_form && made->all_defined;
-  Queue& queue = current_queue(operands.device()->index());
-  const std::uint64_t position = queue.submit(
-      short_name(op), DeferredCommand(as_outputs ? *plan.out_form : op, std::move(arguments),
-                                      std::move(made->fresh), as_outputs));
-  // In a capture nothing can be waited for: a refusal is then an error of the replay.
-  if (operands.unusual_dtypes() && !queue.captured() && !accepted().contains(operands.key())) {
+  DeferredCommand command(as_outputs ? *plan.out_form : op, std::move(arguments),
+                          std::move(made->fresh), as_outputs);
+  for (const c10::Warning& warning : made->warnings) {
+    c10::warn(warning);
+    command.leave_out_warning(warning.msg());
+  }
+  const std::uint64_t position = queue.submit(short_name(op), std::move(command));
+  if (verdict == Verdict::kNotKnown && !queue.captured()) {
     queue.synchronize(position);
-    accepted().insert(operands.key());
+    accept(operands);
   }
   torch::jit::drop(*stack, count);
   for (c10::IValue& result : made->values) stack->push_back(std::move(result));

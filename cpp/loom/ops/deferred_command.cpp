@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/deferred_command.h"
 
+#include "loom/ops/inference_warnings.h"
+
 #include <ATen/ops/copy_native.h>
 
 #include <optional>
@@ -71,9 +73,15 @@ void DeferredCommand::operator()() {
       stack.emplace_back(outputs.emplace_back(result.alias()));
   }
   const std::vector<KeptForm> forms(outputs.begin(), outputs.end());
-  op_.callBoxed(&stack);
+  call(stack);
   for (const KeptForm& kept : forms) kept.restore();
   if (!as_outputs_) copy_results(stack);
+}
+
+void DeferredCommand::call(torch::jit::Stack& stack) const {
+  if (warnings_given_.empty()) return op_.callBoxed(stack);
+  const WithoutWarnings given(warnings_given_);
+  op_.callBoxed(stack);
 }
 
 void DeferredCommand::copy_results(const torch::jit::Stack& stack) const {

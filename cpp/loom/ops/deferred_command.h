@@ -11,6 +11,8 @@
 #include <ATen/core/ivalue.h>
 #include <ATen/core/stack.h>
 
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace loom::ops {
@@ -52,16 +54,21 @@ class DeferredCommand {
         results_(std::move(results)),
         as_outputs_(as_outputs) {}
 
+  /// The caller has been warned so.
+  void leave_out_warning(std::string text) { warnings_given_.push_back(std::move(text)); }
+
   void operator()();
   void accesses(AccessList& list) const;
 
  private:
+  void call(torch::jit::Stack& stack) const;
   void copy_results(const torch::jit::Stack& stack) const;
 
   c10::OperatorHandle op_;
   std::vector<DeferredArgument> arguments_;
   std::vector<TensorRef> results_;
   bool as_outputs_;
+  std::vector<std::string> warnings_given_;
 };
 
 }  // namespace loom::ops

@@ -56,6 +56,10 @@ constexpr std::array<std::string_view, 4> kNothingInferred = {
 constexpr std::array<std::string_view, 2> kWritesAllOver = {"aten::_cummax_helper",
                                                             "aten::_cummin_helper"};
 
+// Operators whose CPU kernel raises or warns where only deterministic algorithms are wanted.
+constexpr std::array<std::string_view, 3> kNotDeterministic = {"aten::put_", "aten::max_unpool2d",
+                                                               "aten::max_unpool3d"};
+
 bool contains(std::span<const std::string_view> names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
@@ -152,6 +156,7 @@ DeferredPlan make_plan(const c10::OperatorHandle& op) {
   if (!name.starts_with("aten::")) return plan;
   if (contains(kExcluded, name)) return plan;
   plan.infers = !contains(kNothingInferred, name);
+  plan.deterministic = !contains(kNotDeterministic, name);
   plan.takes_volumes = contains(kFollowsFormatOfVolumes, name);
   plan.follows_format = plan.takes_volumes || contains(kFollowsFormat, name);
   if (!op.hasKernelForDispatchKey(c10::DispatchKey::CPU)) return plan;

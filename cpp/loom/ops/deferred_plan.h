@@ -21,6 +21,7 @@ struct DeferredPlan {
   bool possible = false;
   bool follows_format = false;   ///< new results take the first argument's memory format
   bool takes_volumes = false;    ///< ... which has five dimensions, if need be with a batch of one
+  bool deterministic = true;     ///< false: the kernel alerts where that is wanted
   bool infers = true;            ///< false: there is nothing to infer
   InferenceRule rule = nullptr;  ///< what infers, if not the Meta kernel
   /// For each result: the argument that it is (in place, out=), or kNew.

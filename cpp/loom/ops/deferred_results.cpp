@@ -2,6 +2,7 @@
 #include "loom/ops/deferred_results.h"
 
 #include "loom/ops/empty.h"
+#include "loom/ops/inference_warnings.h"
 
 #include <ATen/DimVector.h>
 #include <ATen/PythonTorchFunctionTLS.h>
@@ -92,7 +93,9 @@ class NoTorchFunction {
 
 /// Runs the shape inference; returns false if it refuses, for whatever reason: then the CPU
 /// operator itself says what is wrong, or does what the inference could not foresee.
-bool infer(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+bool infer(const c10::OperatorHandle& op, torch::jit::Stack& stack,
+           std::vector<c10::Warning>& warnings) {
+  CollectedWarnings collected;
   at::AutoDispatchBelowADInplaceOrView below_autograd;
   c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   NoTorchFunction no_torch_function;
@@ -101,6 +104,7 @@ bool infer(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
   } catch (const std::exception&) {
     return false;
   }
+  warnings = collected.take();
   return true;
 }
 
@@ -159,7 +163,8 @@ std::optional<DeferredResults> results_by_meta(const c10::OperatorHandle& op,
   inferred.reserve(given.size());
   for (const c10::IValue& argument : given) inferred.push_back(meta.to_meta(argument));
   const torch::jit::Stack meta_arguments = inferred;
-  if (plan.infers && !infer(op, inferred)) return std::nullopt;
+  DeferredResults results;
+  if (plan.infers && !infer(op, inferred, results.warnings)) return std::nullopt;
   for (std::size_t i = 0; i < plan.result_of.size(); ++i) {
     const bool is_new = plan.result_of[i] == DeferredPlan::kNew;
     if (!inferred[i].isTensor() || (is_new && !can_be_made(inferred[i].toTensor(), meta))) {
@@ -176,7 +181,6 @@ std::optional<DeferredResults> results_by_meta(const c10::OperatorHandle& op,
       device.resize_(meta_arguments[i].toTensor().sizes());
     }
   }
-  DeferredResults results;
   for (std::size_t i = 0; i < plan.result_of.size(); ++i) {
     if (plan.result_of[i] != DeferredPlan::kNew) {
       results.values.push_back(given[static_cast<std::size_t>(plan.result_of[i])]);

@@ -8,6 +8,7 @@
 #include "loom/ops/tensor_ref.h"
 
 #include <ATen/core/stack.h>
+#include <c10/util/Exception.h>
 
 #include <optional>
 #include <vector>
@@ -19,6 +20,13 @@ struct DeferredResults {
   torch::jit::Stack values;
   std::vector<TensorRef> fresh;  ///< those that are no arguments
   bool all_defined = true;
+  std::vector<c10::Warning> warnings;  ///< of the inference
+
+  [[nodiscard]] std::int64_t elements() const {
+    std::int64_t sum = 0;
+    for (const TensorRef& result : fresh) sum += result.numel();
+    return sum;
+  }
 
   void add(at::Tensor result) {
     all_defined = all_defined && result.defined();

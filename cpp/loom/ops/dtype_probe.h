@@ -7,13 +7,17 @@
 // of its operands. Thread: any.
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Scalar.h>
 #include <c10/util/Exception.h>
+#include <c10/util/hash.h>
 
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <string_view>
 #include <tuple>
 
 namespace loom::ops {
@@ -63,8 +67,34 @@ inline void add_to_key(std::uint64_t& key, const at::Tensor& tensor) {
 inline void add_to_key(std::uint64_t& key, const std::optional<at::Tensor>& tensor) {
   add_to_key(key, tensor ? *tensor : at::Tensor());
 }
+// What kind of number it is, since a kernel may have no place for complex ones.
+inline void add_to_key(std::uint64_t& key, const at::Scalar& number) {
+  key = key << 2 | static_cast<std::uint64_t>(number.isComplex()) << 1 |
+        static_cast<std::uint64_t>(number.isFloatingPoint());
+}
+inline void add_to_key(std::uint64_t& key, bool flag) {
+  key = key << 1 | static_cast<std::uint64_t>(flag);
+}
+// The name of a mode.
+inline void add_to_key(std::uint64_t& key, std::string_view mode) {
+  key = c10::hash_combine(key, std::hash<std::string_view>{}(mode));
+}
 template <class T>
 void add_to_key(std::uint64_t&, const T&) {}
+
+/// Whether a kernel can hold a number as one of the dtype; of those that it cannot, each is news.
+bool fits(c10::ScalarType dtype, const at::Scalar& number);
+
+inline bool is_ordinary(c10::ScalarType dtype, const at::Scalar& number) {
+  return fits(dtype, number);
+}
+inline bool is_ordinary(c10::ScalarType dtype, const std::optional<at::Scalar>& number) {
+  return !number || fits(dtype, *number);
+}
+template <class T>
+bool is_ordinary(c10::ScalarType, const T&) {
+  return true;
+}
 
 template <class T>
 const T& stand_in_for(const T& argument) {
@@ -77,7 +107,7 @@ inline std::optional<at::Tensor> stand_in_for(const std::optional<at::Tensor>& t
 
 }  // namespace detail
 
-/// Throws what the CPU kernel throws for operands of these dtypes.
+/// Throws what the CPU kernel throws for operands of these dtypes, and for numbers beside them.
 template <auto kCpu, std::size_t kOutputs, class... Argument>
 void probe_dtypes(const std::array<at::Tensor, kOutputs>& outputs, const Argument&... arguments) {
   static AcceptedDtypes accepted;
@@ -85,14 +115,15 @@ void probe_dtypes(const std::array<at::Tensor, kOutputs>& outputs, const Argumen
   std::uint64_t key = 1;
   for (const at::Tensor& output : outputs) detail::add_to_key(key, output);
   (detail::add_to_key(key, arguments), ...);
-  if (accepted.contains(key)) [[likely]]
+  const bool ordinary = (detail::is_ordinary(outputs[0].scalar_type(), arguments) && ... && true);
+  if (ordinary && accepted.contains(key)) [[likely]]
     return;
   const NoWarnings about_stand_ins;
   std::array<at::Tensor, kOutputs> stand_ins;
   for (std::size_t i = 0; i < kOutputs; ++i) stand_ins[i] = stand_in(outputs[i]);
   std::apply([&](auto&... output) { kCpu(detail::stand_in_for(arguments)..., output...); },
              stand_ins);
-  accepted.insert(key);
+  if (ordinary) accepted.insert(key);
 }
 
 }  // namespace loom::ops

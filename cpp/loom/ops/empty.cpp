@@ -20,6 +20,9 @@ c10::Storage make_storage(std::size_t bytes, c10::Device device) {
       c10::GetAllocator(c10::kPrivateUse1), /*resizable=*/true);
 }
 
+// PyTorch warns once in a process, whatever the device: its own factory knows whether it has.
+void warn_of_complex_half() { (void)at::detail::empty_meta({0}, c10::kComplexHalf, std::nullopt); }
+
 at::Tensor over(c10::Storage storage, c10::ScalarType dtype) {
   return at::detail::make_tensor<c10::TensorImpl>(
       std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
@@ -30,6 +33,9 @@ at::Tensor over(c10::Storage storage, c10::ScalarType dtype) {
 
 at::Tensor empty(c10::IntArrayRef sizes, c10::ScalarType dtype, c10::Device device) {
   at::detail::check_size_nonnegative(sizes);
+  if (dtype == c10::kComplexHalf) [[unlikely]] {
+    warn_of_complex_half();
+  }
   const std::size_t bytes =
       at::detail::computeStorageNbytesContiguous(sizes, c10::elementSize(dtype));
   at::Tensor tensor = over(make_storage(bytes, device), dtype);
@@ -43,6 +49,9 @@ at::Tensor empty_strided(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::
                          c10::Device device) {
   if (strides.empty()) return empty(sizes, dtype, device);
   at::detail::check_size_nonnegative(sizes);
+  if (dtype == c10::kComplexHalf) [[unlikely]] {
+    warn_of_complex_half();
+  }
   const std::size_t bytes =
       at::detail::computeStorageNbytes(sizes, strides, c10::elementSize(dtype));
   at::Tensor tensor = over(make_storage(bytes, device), dtype);

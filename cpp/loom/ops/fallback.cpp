@@ -78,24 +78,35 @@ void call_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   op.callBoxed(stack);
 }
 
+namespace {
+
+void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  CpuArguments arguments(op, *stack);
+  for (const c10::DeviceIndex device : arguments.devices()) {
+    const Queue& queue = current_queue(device);
+    if (queue.captured()) queue.check_not_captured(full_name(op), kWhyNotCaptured);
+  }
+  arguments.convert(*stack);
+  for (const c10::DeviceIndex device : arguments.devices()) current_queue(device).synchronize();
+  arguments.check_values();
+  DeviceOutputScope outputs(current_queue(arguments.output_device().index()));
+  call_on_cpu(op, stack);
+  arguments.write_back();
+  arguments.note_replaced();
+  arguments.convert_results(*stack);
+}
+
+}  // namespace
+
 void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   settle_tensor_lists(op, *stack);
-  if (try_defer(op, stack)) return;
-  as_fallback(op, [&] {
-    CpuArguments arguments(op, *stack);
-    for (const c10::DeviceIndex device : arguments.devices()) {
-      const Queue& queue = current_queue(device);
-      if (queue.captured()) queue.check_not_captured(full_name(op), kWhyNotCaptured);
-    }
-    arguments.convert(*stack);
-    for (const c10::DeviceIndex device : arguments.devices()) current_queue(device).synchronize();
-    arguments.check_values();
-    DeviceOutputScope outputs(current_queue(arguments.output_device().index()));
-    call_on_cpu(op, stack);
-    arguments.write_back();
-    arguments.note_replaced();
-    arguments.convert_results(*stack);
-  });
+  const auto decide = [&] { as_fallback(op, [&] { run_on_host(op, stack); }); };
+  if (!try_defer(op, stack, decide)) decide();
+}
+
+void fallback_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  settle_tensor_lists(op, *stack);
+  as_fallback(op, [&] { run_on_host(op, stack); });
 }
 
 void prefer_cpu_kernels(torch::Library& library, c10::DispatchKey cpu_key,
@@ -121,21 +132,10 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   // Their defaults for any device refuse those that they do not know by name, or do without the CPU
   // operator's checks.
   for (const char* name :
-       {"addr", "addr_", "addr.out", "conj_physical_", "conj_physical.out", "mode.values"}) {
+       {"addr", "addr_", "addr.out", "conj_physical_", "conj_physical.out",
+        "fractional_max_pool3d", "fractional_max_pool3d.output", "mode.values"}) {
     library.impl(name, torch::CppFunction::makeFromBoxedFunction<&fallback>());
   }
-}
-TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, library) {
-  library.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
-}
-TORCH_LIBRARY_IMPL(_, SparseCsrPrivateUse1, library) {
-  library.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
-}
-TORCH_LIBRARY_IMPL(aten, SparsePrivateUse1, library) {
-  prefer_cpu_kernels(library, c10::DispatchKey::SparseCPU);
-}
-TORCH_LIBRARY_IMPL(aten, SparseCsrPrivateUse1, library) {
-  prefer_cpu_kernels(library, c10::DispatchKey::SparseCsrCPU);
 }
 
 }  // namespace loom::ops

@@ -23,7 +23,10 @@ namespace loom::ops {
 /// (fallback_report.h). Leaves the results on the stack.
 void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
-/// The same for a kernel with a signature. Results are the arguments that the operator writes, so
+/// The same without deferring, for calls that the CPU operator will probably refuse.
+void fallback_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+
+/// fallback() for a kernel with a signature. Results are the arguments that the operator writes, so
 /// `Result` is a reference to them, or several.
 template <class Result, class... Argument>
 Result call_fallback(const char* name, const char* overload,

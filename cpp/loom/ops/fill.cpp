@@ -3,8 +3,8 @@
 
 #include "loom/ops/fused.h"
 #include "loom/ops/launch.h"
+#include "loom/ops/number_check.h"
 
-#include <ATen/Dispatch_v2.h>
 #include <ATen/ops/fill_native.h>
 #include <torch/library.h>
 
@@ -36,15 +36,8 @@ at::Tensor& zero_(at::Tensor& self) {
   return self;
 }
 
-// Throws for a value that the dtype cannot hold, before anything is launched.
-void check_value(c10::ScalarType dtype, const c10::Scalar& value) {
-  AT_DISPATCH_V2(dtype, "fill_", AT_WRAP([&] { (void)value.to<scalar_t>(); }), c10::kComplexHalf,
-                 c10::kHalf, c10::kBool, c10::kBFloat16, AT_EXPAND(AT_FLOAT8_TYPES),
-                 AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES), AT_EXPAND(AT_ALL_TYPES_AND_COMPLEX));
-}
-
 at::Tensor& fill_scalar(at::Tensor& self, const c10::Scalar& value) {
-  check_value(self.scalar_type(), value);
+  check_filling(self.scalar_type(), value);
   if (self.numel() > 0 && !record_fill("fill_", self, value)) {
     launch(
         "fill_", Pointwise{},
@@ -57,6 +50,7 @@ at::Tensor& fill_scalar(at::Tensor& self, const c10::Scalar& value) {
 at::Tensor& fill_tensor(at::Tensor& self, const at::Tensor& value) {
   TORCH_CHECK(value.dim() == 0, "fill_ only supports 0-dimension value tensor but got tensor with ",
               value.dim(), " dimensions.");
+  check_filling(self.scalar_type(), 0);
   if (self.device() != value.device() && !value.is_cpu()) return fill_scalar(self, value.item());
   if (self.numel() > 0) {
     launch(

@@ -2,6 +2,7 @@
 // Group normalisation, cut along the batch; gradients of the parameters are summed over parts of
 // it in their order.
 #include "loom/ops/empty.h"
+#include "loom/ops/fallback.h"
 #include "loom/ops/launch.h"
 
 #include <ATen/native/cpu/mixed_data_type.h>
@@ -58,6 +59,14 @@ at::Tensor empty_dense(const at::Tensor& like) {
 Three group_norm(const at::Tensor& input, const OptionalTensor& weight_opt,
                  const OptionalTensor& bias_opt, std::int64_t samples, std::int64_t channels,
                  std::int64_t elements, std::int64_t groups, double eps) {
+  const c10::ScalarType dtype = input.scalar_type();
+  if (dtype != c10::kFloat && dtype != c10::kDouble && !c10::isReducedFloatingType(dtype))
+      [[unlikely]] {
+    return call_fallback<Three, const at::Tensor&, const OptionalTensor&, const OptionalTensor&,
+                         std::int64_t, std::int64_t, std::int64_t, std::int64_t, double>(
+        "aten::native_group_norm", "", input, weight_opt, bias_opt, samples, channels, elements,
+        groups, eps);
+  }
   const Shape shape{samples, channels, elements, groups};
   const at::Tensor weight = defined_or_none(weight_opt);
   const at::Tensor bias = defined_or_none(bias_opt);

@@ -2,7 +2,9 @@
 // Selection by index and embeddings. An index out of range is found by the kernel,
 // so it is reported at the next synchronisation.
 #include "loom/ops/empty.h"
+#include "loom/ops/fallback.h"
 #include "loom/ops/launch.h"
+#include "loom/ops/number_check.h"
 #include "loom/ops/structured_meta.h"
 #include "loom/ops/type_name.h"
 
@@ -123,6 +125,10 @@ void launch_index_select(const char* name, const at::Tensor& output, const at::T
 
 at::Tensor index_select(const at::Tensor& self, std::int64_t dim, const at::Tensor& index) {
   detail::check_same_device<at::_ops::index_select>(self, dim, index);
+  if (is_memory_only(self.scalar_type())) [[unlikely]] {
+    return call_fallback<at::Tensor, const at::Tensor&, std::int64_t, const at::Tensor&>(
+        "aten::index_select", "", self, dim, index);
+  }
   dim = c10::maybe_wrap_dim(dim, self.dim());
   check_index_select(self, dim, index);
   at::Tensor output = empty(selected_sizes(self, dim, index), self.scalar_type(), self.device());

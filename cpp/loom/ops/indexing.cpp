@@ -6,10 +6,14 @@
 #include "loom/ops/tensor_lists.h"
 
 #include <ATen/DimVector.h>
+#include <ATen/ExpandUtils.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/core/op_registration/adaption.h>
 #include <ATen/native/IndexingUtils.h>
 #include <torch/library.h>
+
+#include <optional>
+#include <vector>
 
 namespace loom::ops {
 namespace {
@@ -75,6 +79,47 @@ std::optional<at::Tensor> single_mask(const at::Tensor& self,
   return mask->reshape(sizes);
 }
 
+/// The sizes that tensors broadcast to; nothing if they do not.
+std::optional<at::DimVector> broadcast(const std::vector<at::Tensor>& tensors) {
+  at::DimVector sizes;
+  for (const at::Tensor& tensor : tensors) {
+    if (at::is_expandable_to(tensor.sizes(), sizes)) continue;
+    if (!at::are_expandable(tensor.sizes(), sizes)) return std::nullopt;
+    sizes = at::infer_size_dimvector(tensor.sizes(), sizes);
+  }
+  return sizes;
+}
+
+/// The sizes of what indices without masks select; nothing if the CPU operator has to say what is
+/// wrong with them.
+std::optional<at::DimVector> selected_sizes(const at::Tensor& self,
+                                            const c10::List<std::optional<at::Tensor>>& indices) {
+  if (static_cast<std::int64_t>(indices.size()) > self.dim()) return std::nullopt;
+  std::vector<at::Tensor> given;
+  at::DimVector before, after;
+  bool together = true;
+  for (std::int64_t d = 0; d < self.dim(); ++d) {
+    const auto i = static_cast<std::size_t>(d);
+    const at::Tensor index =
+        i < indices.size() ? indices.get(i).value_or(at::Tensor()) : at::Tensor();
+    if (!index.defined()) {
+      (given.empty() ? before : after).push_back(self.size(d));
+      continue;
+    }
+    if (self.size(d) == 0 && index.numel() > 0) return std::nullopt;
+    together = together && after.empty();
+    given.push_back(index);
+  }
+  auto sizes = broadcast(given);
+  if (!sizes) return std::nullopt;
+  // Indices that are apart come first.
+  at::DimVector selected = together ? before : *sizes;
+  const at::DimVector& second = together ? *sizes : before;
+  selected.append(second.begin(), second.end());
+  selected.append(after.begin(), after.end());
+  return selected;
+}
+
 void check_output(const at::Tensor& self, const at::Tensor& output) {
   if (output.device() == self.device()) return;
   c10::impl::common_device_check_failure(self.device(), output, "index", "out");
@@ -88,7 +133,14 @@ void index(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   check_index_devices(self, optional_tensors((*stack)[first + 1]));
   if (arguments.back().is_out()) check_output(self, stack->back().toTensor());
   if (self.is_privateuseone()) {
-    (*stack)[first + 1] = plain_indices(self, optional_tensors((*stack)[first + 1]));
+    const auto plain = plain_indices(self, optional_tensors((*stack)[first + 1]));
+    (*stack)[first + 1] = plain;
+    const auto selected = selected_sizes(self, plain);
+    const bool puts = arguments.size() > 2 && arguments[2].name() == "values";
+    if (!selected ||
+        (puts && !at::is_expandable_to((*stack)[first + 2].toTensor().sizes(), *selected))) {
+      return fallback_on_host(op, stack);
+    }
   }
   fallback(op, stack);
 }
@@ -127,13 +179,15 @@ void index_put(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   index(op, stack);
 }
 
-// A mask with more dimensions than the tensor is refused by the sizes alone, so at the call.
+// (self, mask, source). What sizes and dtypes forbid the CPU operator says, at the call.
 void masked_scatter(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const auto arguments = torch::jit::last(*stack, op.schema().arguments().size());
   const at::Tensor& self = arguments[0].toTensor();
   const at::Tensor& mask = arguments[1].toTensor();
-  if (mask.device() == self.device() && mask.dim() > self.dim()) (void)mask.expand(self.sizes());
-  fallback(op, stack);
+  const bool fits = at::is_expandable_to(mask.sizes(), self.sizes()) &&
+                    mask.scalar_type() == c10::kBool &&
+                    arguments[2].toTensor().scalar_type() == self.scalar_type();
+  fits || mask.device() != self.device() ? fallback(op, stack) : fallback_on_host(op, stack);
 }
 
 }  // namespace

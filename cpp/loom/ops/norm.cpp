@@ -2,6 +2,7 @@
 // Layer and batch normalisation. Layers are cut along rows; gradients of their parameters are
 // summed over parts of the rows in their order.
 #include "loom/ops/empty.h"
+#include "loom/ops/fallback.h"
 #include "loom/ops/launch.h"
 #include "loom/ops/rows/batch_norm.h"
 #include "loom/ops/rows/layer_norm.h"
@@ -36,8 +37,19 @@ void check_parameters(const at::Tensor& input, const at::Tensor& weight, const a
   }
 }
 
+/// What the kernels have code for; the CPU operator says of others that it has none.
+bool is_known(const at::Tensor& input) {
+  const c10::ScalarType dtype = input.scalar_type();
+  return dtype == c10::kFloat || dtype == c10::kDouble || c10::isReducedFloatingType(dtype);
+}
+
 Three layer_norm(const at::Tensor& input, c10::IntArrayRef shape, const OptionalTensor& weight_opt,
                  const OptionalTensor& bias_opt, double eps) {
+  if (!is_known(input)) [[unlikely]] {
+    return call_fallback<Three, const at::Tensor&, c10::IntArrayRef, const OptionalTensor&,
+                         const OptionalTensor&, double>("aten::native_layer_norm", "", input, shape,
+                                                        weight_opt, bias_opt, eps);
+  }
   const at::Tensor weight = defined_or_none(weight_opt);
   const at::Tensor bias = defined_or_none(bias_opt);
   const auto [rows, row_size] = native::_check_layer_norm_inputs(input, shape, weight, bias);
@@ -177,6 +189,12 @@ Three batch_norm(const at::Tensor& input, const OptionalTensor& weight_opt,
                  const OptionalTensor& bias_opt, const OptionalTensor& running_mean_opt,
                  const OptionalTensor& running_var_opt, bool training, double momentum,
                  double eps) {
+  if (!is_known(input)) [[unlikely]] {
+    return call_fallback<Three, const at::Tensor&, const OptionalTensor&, const OptionalTensor&,
+                         const OptionalTensor&, const OptionalTensor&, bool, double, double>(
+        "aten::native_batch_norm", "", input, weight_opt, bias_opt, running_mean_opt,
+        running_var_opt, training, momentum, eps);
+  }
   const at::Tensor weight = defined_or_none(weight_opt);
   const at::Tensor bias = defined_or_none(bias_opt);
   const at::Tensor running_mean = defined_or_none(running_mean_opt);

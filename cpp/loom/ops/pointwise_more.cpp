@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Pointwise operators for which ATen has no structured form: their shape inference is here.
 #include "loom/ops/fallback.h"
+#include "loom/ops/number_check.h"
 #include "loom/ops/policy/fused.h"
 
 #include <ATen/ExpandUtils.h>
@@ -78,6 +79,11 @@ struct WhereMeta : DtypeMeta {
     TORCH_CHECK(condition.scalar_type() == c10::kBool || condition.scalar_type() == c10::kByte,
                 "where expected condition to be a boolean tensor, but got a tensor with dtype ",
                 condition.scalar_type());
+    if (condition.scalar_type() == c10::kByte) {
+      TORCH_WARN_ONCE(
+          "where received a uint8 condition tensor. This behavior is deprecated and will be "
+          "removed in a future version of PyTorch. Use a boolean condition instead.");
+    }
     const auto dtype = at::result_type(self, other);
     const at::Tensor& given = maybe_get_output();
     TORCH_CHECK(!given.defined() || given.scalar_type() == dtype, "Expected out type to be ", dtype,
@@ -138,6 +144,7 @@ at::Tensor& masked_fill_scalar(at::Tensor& self, const at::Tensor& mask, const a
         "aten::masked_fill_", "Scalar", self, mask, value);
   }
   check_mask(self, mask);
+  check_masked_filling(self.scalar_type(), value);
   if (record_masked_fill(self, mask, value)) return self;
   return launch_masked_fill(self, mask, value);
 }
@@ -151,6 +158,7 @@ at::Tensor& masked_fill_tensor(at::Tensor& self, const at::Tensor& mask, const a
         "aten::masked_fill_", "Tensor", self, mask, value);
   }
   check_mask(self, mask);
+  check_masked_filling(self.scalar_type(), 0);
   return launch_masked_fill(self, mask, value);
 }
 

@@ -19,6 +19,7 @@
 #include "loom/ops/launch.h"
 #include "loom/ops/overlap.h"
 #include "loom/ops/structured_meta.h"
+#include "loom/ops/trial.h"
 
 #include <torch/library.h>
 
@@ -144,6 +145,12 @@ struct StructuredForm<Op, Meta, Policy, kCpu, Result(Argument...)> {
                                                   std::forward<Argument>(arguments)...);
       }
     }
+    if constexpr (!requires { Policy::kProbesDtypes; }) {
+      static TriedDtypes tried;
+      if (tried.refuses(Op::name, Op::overload_name, arguments...)) [[unlikely]] {
+        return decide_on_host(tried, arguments...);
+      }
+    }
     if constexpr (ResultTraits<Result>::kNew) {
       Outputs outputs = run<OutputKind::kNew>({}, arguments...);
       return std::apply([](auto&... output) { return Result(std::move(output)...); }, outputs);
@@ -158,6 +165,12 @@ struct StructuredForm<Op, Meta, Policy, kCpu, Result(Argument...)> {
   }
 
  private:
+  static Result decide_on_host(TriedDtypes& tried, Argument... arguments) {
+    Result result = call_fallback<Result, Argument...>(Op::name, Op::overload_name, arguments...);
+    tried.accept(arguments...);
+    return result;
+  }
+
   template <class All, std::size_t... kIn, std::size_t... kOut>
   static Result call_out(All all, std::index_sequence<kIn...>, std::index_sequence<kOut...>) {
     run<OutputKind::kGiven>({std::get<kInputs + kOut>(all)...}, std::get<kIn>(all)...);
