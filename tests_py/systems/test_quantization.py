@@ -174,6 +174,24 @@ def test_calibration_on_loom_and_conversion(where: str) -> None:
     torch.testing.assert_close(outputs["loom"].cpu(), outputs["cpu"])
 
 
+@pytest.mark.parametrize("kind", ["linear", "conv2d"])
+def test_packed_parameters_keep_their_bias(kind: str) -> None:
+    shape = (16, 4) if kind == "linear" else (16, 4, 1, 1)
+    weight = torch.quantize_per_tensor(torch.ones(shape), 0.1, 0, torch.qint8).to("loom")
+    bias = torch.full((16,), 3.0, device="loom")
+    if kind == "linear":
+        packed = torch.ops.quantized.linear_prepack(weight, bias)
+    else:
+        packed = torch.ops.quantized.conv2d_prepack(weight, bias, [1, 1], [0, 0], [1, 1], 1)
+    del bias
+    others = [torch.full((16,), 50.0, device="loom") for _ in range(8)]  # in memory that was free
+    x = torch.zeros(2, 4, *shape[2:])
+    x = torch.quantize_per_tensor(x, 0.1, 0, torch.quint8).to("loom")
+    result = getattr(torch.ops.quantized, kind)(x, packed, 0.1, 0)
+    assert result.dequantize().cpu().flatten().tolist() == pytest.approx([3.0] * 32)
+    assert len(others) == 8
+
+
 def test_graph_mode() -> None:
     model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(64, 5)).eval()
     mapping = quantization.get_default_qconfig_mapping("x86")

@@ -218,10 +218,13 @@ c10::Storage CpuArguments::cpu_storage(const c10::Storage& storage) {
   c10::Storage& cpu = cpu_storages_[impl];
   if (!cpu) {
     materialize(*impl);
+    // Operators that pack parameters keep what they are given, so it keeps the memory.
+    const auto release = [](void* owner) { delete static_cast<c10::Storage*>(owner); };
     cpu = c10::make_intrusive<c10::StorageImpl>(
         c10::StorageImpl::use_byte_size_t(), storage.nbytes(),
-        c10::DataPtr(host_address(impl->mutable_data()), c10::kCPU), scoped_cpu_allocator(),
-        /*resizable=*/true);
+        c10::DataPtr(host_address(impl->mutable_data()), new c10::Storage(storage), release,
+                     c10::kCPU),
+        scoped_cpu_allocator(), /*resizable=*/true);
     device_storages_.emplace(cpu.unsafeGetStorageImpl(), storage);
   }
   return cpu;
