@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Calls of PyTorch's operator database, as they are and scaled to a wanted number of elements.
+
+The database makes its samples from a few sizes (S, M, L) that are variables of its modules: larger
+ones make larger samples. Samples with sizes of their own are repeated along their first dimension.
+No operator is treated by its name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+SAMPLES = 24
+ENOUGH = 0.5  # of what is wanted
+TOO_MANY = 4.0
+LARGEST_FACTOR = 4096
+
+
+@dataclasses.dataclass(frozen=True)
+class Sample:
+    """function(*args, **kwargs), on cpu."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    @property
+    def elements(self) -> int:
+        """Of the largest tensor among the arguments."""
+        return max((tensor.numel() for tensor in tensors((self.args, self.kwargs))), default=0)
+
+    def mapped(self, change: Callable[[torch.Tensor], Any]) -> Sample:
+        return dataclasses.replace(
+            self, args=mapped(self.args, change), kwargs=mapped(self.kwargs, change)
+        )
+
+    def __call__(self) -> Any:
+        return self.function(*self.args, **self.kwargs)
+
+
+def mapped(value: Any, change: Callable[[torch.Tensor], Any]) -> Any:
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(mapped(each, change) for each in value))
+    if isinstance(value, (list, tuple)):
+        return type(value)(mapped(each, change) for each in value)
+    if isinstance(value, dict):
+        return {key: mapped(each, change) for key, each in value.items()}
+    return value
+
+
+def tensors(value: Any) -> list[torch.Tensor]:
+    found: list[torch.Tensor] = []
+    mapped(value, found.append)
+    return found
+
+
+def database() -> list[Any]:
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    return op_db
+
+
+@contextlib.contextmanager
+def sizes_times(factor: int) -> Iterator[None]:
+    """The database makes its samples of sizes that are `factor` times as large."""
+    modules = [
+        module
+        for name, module in sys.modules.items()
+        if name.startswith("torch.testing._internal.opinfo")
+        or name == "torch.testing._internal.common_methods_invocations"
+    ]
+    before = [(m, k, getattr(m, k)) for m in modules for k in ("S", "M", "L") if hasattr(m, k)]
+    for module, key, size in before:
+        setattr(module, key, size * factor)
+    try:
+        yield
+    finally:
+        for module, key, size in before:
+            setattr(module, key, size)
+
+
+def dtype_of(info: Any) -> torch.dtype:
+    for dtype in (torch.float32, torch.int64, torch.bool, torch.complex64):
+        if dtype in info.dtypes:
+            return dtype
+    return next(iter(info.dtypes))
+
+
+def samples(info: Any) -> Iterator[Sample]:
+    torch.manual_seed(0)
+    made = info.sample_inputs("cpu", dtype_of(info), requires_grad=False)
+    for sample in itertools.islice(made, SAMPLES):
+        yield Sample(info.op, (sample.input, *sample.args), dict(sample.kwargs))
+
+
+def small(info: Any) -> Sample | None:
+    """The first sample that has elements."""
+    return next((sample for sample in samples(info) if sample.elements > 0), None)
+
+
+def large(info: Any, elements: int) -> Sample | None:
+    """The sample whose number of elements is nearest to what is wanted, from below if it can be."""
+    best = small(info)
+    factor = 2
+    while factor <= LARGEST_FACTOR and not enough(best, elements):
+        found, too_large = _largest(info, factor, elements)
+        if found is None or (best is not None and found.elements <= best.elements):
+            break
+        best = found
+        if too_large:
+            break
+        factor *= 2
+    if best is None or enough(best, elements):
+        return best
+    return repeated(best, elements) or best
+
+
+def enough(sample: Sample | None, elements: int) -> bool:
+    return sample is not None and sample.elements >= ENOUGH * elements
+
+
+def _largest(info: Any, factor: int, elements: int) -> tuple[Sample | None, bool]:
+    """The largest sample that is not too large, and whether there was one that was."""
+    best = None
+    with sizes_times(factor):
+        for sample in samples(info):
+            if sample.elements > TOO_MANY * elements:
+                return best, True
+            if best is None or sample.elements > best.elements:
+                best = sample
+    return best, False
+
+
+def repeated(sample: Sample, elements: int) -> Sample | None:
+    """The sample with its first tensor repeated along the first dimension, and with it the others
+    of that length if cpu wants it; None if cpu takes neither.
+    """
+    given = [tensor for tensor in tensors((sample.args, sample.kwargs)) if tensor.dim() > 0]
+    if not given or given[0].numel() == 0:
+        return None
+    length, times = given[0].size(0), max(2, elements // sample.elements)
+
+    def repeat(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.repeat(times, *(1,) * (tensor.dim() - 1))
+
+    def alike(tensor: torch.Tensor) -> torch.Tensor:
+        return repeat(tensor) if tensor.dim() > 0 and tensor.size(0) == length else tensor
+
+    def first(tensor: torch.Tensor) -> torch.Tensor:
+        return repeat(tensor) if tensor is given[0] else tensor
+
+    for change in (alike, first):
+        try:
+            longer = sample.mapped(change)
+            longer()
+        except Exception:
+            continue
+        return longer
+    return None

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A process that measures operators: each [index in op_db, kind] on standard input is answered by
+the seconds of a call on cpu and on loom, measured in turns.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import op_samples
+import torch
+from measure import SETTLE_SECONDS
+
+ELEMENTS = 1_000_000
+LEAST_ELEMENTS = ELEMENTS // 20
+ROUNDS = 7
+SECONDS = 0.012  # of a round
+MOST_CALLS = 64  # of a batch
+HELD_BYTES = 1 << 26
+
+Call = Callable[[], Any]
+
+
+def with_gradient(sample: op_samples.Sample) -> Call | None:
+    """Forward and backward, or None if nothing has a gradient."""
+
+    def require(tensor: torch.Tensor) -> torch.Tensor:
+        tensor = tensor.detach()
+        return tensor.requires_grad_() if tensor.is_floating_point() else tensor
+
+    own = sample.mapped(require)
+    inputs = [each for each in op_samples.tensors((own.args, own.kwargs)) if each.requires_grad]
+    outputs = [each for each in op_samples.tensors(own()) if each.requires_grad]
+    gradients = [torch.ones_like(each) for each in outputs]
+    if not inputs or not outputs:
+        return None
+
+    def call() -> Any:
+        results = [each for each in op_samples.tensors(own()) if each.requires_grad]
+        return torch.autograd.grad(results, inputs, gradients, allow_unused=True)
+
+    return call
+
+
+def call_on(sample: op_samples.Sample, device: str, gradient: bool) -> Call | None:
+    moved = sample.mapped(lambda tensor: tensor.to(device))
+    return with_gradient(moved) if gradient else moved
+
+
+def bytes_of(result: Any) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in op_samples.tensors(result))
+
+
+def measure(call: Call, calls: int, waited: bool) -> float:
+    """Seconds of a call. Results are held until all have run: what nobody sees is left out."""
+    start = time.perf_counter()
+    held = [call() for _ in range(calls)]
+    if waited:
+        torch.accelerator.synchronize()
+    seconds = time.perf_counter() - start
+    torch.accelerator.synchronize()
+    held.clear()
+    return seconds / calls
+
+
+def compare(sample: op_samples.Sample, gradient: bool, waited: bool) -> dict[str, Any]:
+    variants: dict[str, Call] = {}
+    for device in ("cpu", "loom"):
+        call = call_on(sample, device, gradient)
+        if call is None:
+            return {"problem": "no gradient"}
+        variants[device] = call
+    most = max(1, min(MOST_CALLS, HELD_BYTES // max(1, bytes_of(variants["cpu"]()))))
+    for call in variants.values():  # inferences and caches
+        measure(call, 2, waited)
+    seconds = measure(variants["cpu"], 1, waited)
+    calls = max(1, min(most, int(SECONDS / max(seconds, 1e-7))))
+    times: dict[str, list[float]] = {device: [] for device in variants}
+    for _ in range(ROUNDS):
+        for device, call in variants.items():
+            time.sleep(SETTLE_SECONDS)
+            measure(call, 1, waited)  # wakes threads and fills caches
+            times[device].append(measure(call, calls, waited))
+    return {device: statistics.median(each) for device, each in times.items()}
+
+
+def answer(index: int, kind: str) -> dict[str, Any]:
+    info = op_samples.database()[index]
+    waited = kind.startswith("large")
+    sample = op_samples.large(info, ELEMENTS) if waited else op_samples.small(info)
+    if sample is None:
+        return {"problem": "no sample has elements"}
+    if waited and sample.elements < LEAST_ELEMENTS:
+        return {"problem": f"its samples do not scale beyond {sample.elements} elements"}
+    found = compare(sample, "gradient" in kind, waited)
+    return {"elements": sample.elements} | found
+
+
+def work() -> None:
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # what operators print is no answer
+    warnings.simplefilter("ignore")
+    for line in sys.stdin:
+        index, kind = json.loads(line)
+        try:
+            result = answer(index, kind)
+        except Exception as error:
+            result = {"problem": f"{type(error).__name__}: {error}"[:200]}
+        answers.write(json.dumps(result) + "\n")
+
+
+if __name__ == "__main__":
+    work()
