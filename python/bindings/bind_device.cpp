@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "loom/backend/backward_thread.h"
 #include "loom/backend/device_state.h"
 #include "loom/base/check.h"
 #include "loom/base/options.h"
@@ -84,6 +85,7 @@ void bind_device(py::module_& module) {
   module.def("_is_in_bad_fork", &is_in_bad_fork);
   module.def("_device_count", [] { return device_count(); });
   module.def("_get_device_properties", &properties_of, py::return_value_policy::reference);
+  module.def("_keep_backward_thread", &keep_backward_thread);
   module.def("_drain_devices", &drain_devices, py::call_guard<py::gil_scoped_release>());
   module.def("_get_core_limit", &used_cores);
   module.def("_set_core_limit", &set_core_limit);

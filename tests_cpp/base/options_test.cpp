@@ -34,14 +34,15 @@ TEST(OptionsTest, EmptyEnvironmentGivesDefaults) {
   EXPECT_EQ(options.spin_ns, 30'000);
   EXPECT_EQ(options.fallback, FallbackMode::kAllow);
   EXPECT_EQ(options.simd, SimdLimit::kAvx512);
+  EXPECT_TRUE(options.backward_on_caller);
   EXPECT_TRUE(options.fusion_jit);
 }
 
 TEST(OptionsTest, ReadsEveryVariable) {
-  const Options options =
-      parse({"HOME=/", "LOOM_DEVICES=4", "LOOM_THREADS=3", "LOOM_MEMORY=isolated",
-             "LOOM_MEMORY_LIMIT=1.5G", "LOOM_LAUNCH_BLOCKING=1", "LOOM_SPIN_US=7",
-             "LOOM_FALLBACK=error", "LOOM_SIMD=avx2", "LOOM_FUSION_JIT=0"});
+  const Options options = parse(
+      {"HOME=/", "LOOM_DEVICES=4", "LOOM_THREADS=3", "LOOM_MEMORY=isolated",
+       "LOOM_MEMORY_LIMIT=1.5G", "LOOM_LAUNCH_BLOCKING=1", "LOOM_SPIN_US=7", "LOOM_FALLBACK=error",
+       "LOOM_SIMD=avx2", "LOOM_FUSION_JIT=0", "LOOM_BACKWARD_THREAD=device"});
   EXPECT_EQ(options.devices, 4);
   EXPECT_EQ(options.threads, 3);
   EXPECT_EQ(options.memory, MemoryMode::kIsolated);
@@ -50,6 +51,7 @@ TEST(OptionsTest, ReadsEveryVariable) {
   EXPECT_EQ(options.spin_ns, 7'000);
   EXPECT_EQ(options.fallback, FallbackMode::kError);
   EXPECT_EQ(options.simd, SimdLimit::kAvx2);
+  EXPECT_FALSE(options.backward_on_caller);
   EXPECT_FALSE(options.fusion_jit);
 }
 
@@ -119,6 +121,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Nonsense{"LOOM_LAUNCH_BLOCKING", "yes", "'0' or '1'"},
                       Nonsense{"LOOM_SPIN_US", "1.5", "a whole number from 0 to 1000000"},
                       Nonsense{"LOOM_FALLBACK", "deny", "'allow', 'warn' or 'error'"},
+                      Nonsense{"LOOM_BACKWARD_THREAD", "cpu", "'caller' or 'device'"},
                       Nonsense{"LOOM_SIMD", "sse4", "'scalar', 'avx2' or 'avx512'"},
                       Nonsense{"LOOM_FUSION_JIT", "off", "'0' or '1'"}));
 
@@ -147,7 +150,7 @@ TEST(OptionsTest, TableListsEveryVariableOnce) {
   }
   std::sort(names.begin(), names.end());
   EXPECT_EQ(std::adjacent_find(names.begin(), names.end()), names.end());
-  EXPECT_EQ(names.size(), 11U);
+  EXPECT_EQ(names.size(), 12U);
 }
 
 using OptionsChildTest = testing::ChildTest;

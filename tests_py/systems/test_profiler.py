@@ -62,12 +62,14 @@ def test_every_kernel_is_linked_to_its_operator_and_follows_its_launch():
         assert before.time_range.end <= after.time_range.start
 
 
-def test_backward_and_the_optimizer_have_device_time():
+@pytest.mark.parametrize("own_thread", [False, True], ids=["caller", "device thread"])
+def test_backward_and_the_optimizer_have_device_time(own_thread):
     model, x = model_and_input()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     with profile(activities=BOTH) as prof:
         loss = model(x).square().mean()
-        loss.backward()
+        with torch.autograd.set_multithreading_enabled(own_thread):
+            loss.backward()
         optimizer.step()
         optimizer.zero_grad()
     assert average(prof, "AddmmBackward0").device_time_total > 0
@@ -82,7 +84,7 @@ def test_backward_and_the_optimizer_have_device_time():
     forward, backward = (
         {e.thread for e in prof.events() if e.name == name} for name in ("aten::addmm", "aten::mm")
     )
-    assert forward.isdisjoint(backward)
+    assert forward.isdisjoint(backward) == own_thread
 
 
 def test_annotations_are_not_counted_as_work():

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/backend/stream.h"
 
+#include "loom/backend/backward_thread.h"
 #include "loom/backend/device_state.h"
 #include "loom/backend/selection.h"
 #include "loom/device/device.h"
@@ -32,6 +33,7 @@ c10::Stream make_stream(c10::DeviceIndex device, c10::StreamId id) {
 
 /// The current queue of `device`, for a thread that has not used it: fills the thread's cache.
 Queue& first_use(c10::DeviceIndex index) {
+  choose_backward_thread();
   auto& queue = detail::slot_of(detail::t_queues, index);
   if (queue == nullptr) queue = &device(index).default_queue();
   if (index == detail::t_selection.device) detail::t_selection.queue = queue;

@@ -96,6 +96,11 @@ void set_spin(Options& options, std::string_view name, std::string_view value) {
   options.spin_ns = parse_integer(name, value, 0, 1'000'000) * 1000;
 }
 
+void set_backward_thread(Options& options, std::string_view name, std::string_view value) {
+  if (value != "caller" && value != "device") reject(name, value, "'caller' or 'device'");
+  options.backward_on_caller = value == "caller";
+}
+
 void set_fallback(Options& options, std::string_view name, std::string_view value) {
   if (value == "allow") {
     options.fallback = FallbackMode::kAllow;
@@ -143,6 +148,9 @@ constexpr std::array kTable = {
         "LOOM_LAUNCH_BLOCKING", "0",
         "1: every launch waits for its kernel, so that errors are raised where they are made."},
     OptionInfo{"LOOM_SPIN_US", "30", "Microseconds that an idle thread spins before it sleeps."},
+    OptionInfo{"LOOM_BACKWARD_THREAD", "caller",
+               "Where backward runs: caller, on the thread that calls it; device, on a thread of "
+               "autograd for each device."},
     OptionInfo{"LOOM_FALLBACK", "allow",
                "When an operator takes the synchronous fallback: allow, warn or error."},
     OptionInfo{"LOOM_SIMD", "what the processor has",
@@ -153,9 +161,9 @@ constexpr std::array kTable = {
 
 using Setter = void (*)(Options&, std::string_view name, std::string_view value);
 constexpr std::array<Setter, kTable.size()> kSetters = {
-    set_devices,     set_threads,      set_memory,          set_memory_limit,
-    set_queue_depth, set_error_stacks, set_launch_blocking, set_spin,
-    set_fallback,    set_simd,         set_fusion_jit};
+    set_devices,      set_threads,         set_memory, set_memory_limit,    set_queue_depth,
+    set_error_stacks, set_launch_blocking, set_spin,   set_backward_thread, set_fallback,
+    set_simd,         set_fusion_jit};
 
 bool belongs_to_build_or_tests(std::string_view name) {
   constexpr std::array<std::string_view, 4> kNames = {"LOOM_CHECKS", "LOOM_CORE_ONLY",

@@ -34,6 +34,7 @@ struct Options {
   bool error_stacks = false;       ///< LOOM_ERROR_STACKS: errors say where commands were submitted
   bool launch_blocking = false;    ///< LOOM_LAUNCH_BLOCKING: every launch waits for its kernel
   std::int64_t spin_ns = 30'000;   ///< LOOM_SPIN_US (microseconds): how long an idle thread spins
+  bool backward_on_caller = true;  ///< LOOM_BACKWARD_THREAD: caller | device
   FallbackMode fallback = FallbackMode::kAllow;  ///< LOOM_FALLBACK: allow | warn | error
   SimdLimit simd = SimdLimit::kAvx512;           ///< LOOM_SIMD: scalar | avx2 | avx512
   bool fusion_jit = true;  ///< LOOM_FUSION_JIT: fused programs are compiled to machine code

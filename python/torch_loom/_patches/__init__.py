@@ -8,6 +8,7 @@ import warnings
 
 from . import (
     attention,
+    backward,
     compiler,
     dlpack,
     mixed_precision,
@@ -28,6 +29,7 @@ def apply() -> None:
         mixed_precision,
         opcheck,
         attention,
+        backward,
         compiler,
         optimizers,
         settings,
