@@ -120,6 +120,45 @@ def test_bfloat16_is_rounded_once(rows):
         assert torch.equal(torch.addmm(c.to("loom"), *on_loom).cpu(), (product + c).bfloat16())
 
 
+def among_nans(matrices, distance, offset):
+    """The same values with rows `distance` apart, `offset` elements into memory full of NaN."""
+    batch, rows, _ = matrices.shape
+    memory = torch.full((offset + batch * rows * distance,), torch.nan, dtype=matrices.dtype)
+    strides = (rows * distance, distance, 1)
+    memory.as_strided(matrices.shape, strides, offset).copy_(matrices)
+    return memory.to("loom").as_strided(matrices.shape, strides, offset)
+
+
+# Tails of rows and of what is summed up, more of it than is packed at once, operands that are
+# copied for all blocks, few rows.
+@pytest.mark.parametrize(
+    "size", [(33, 65, 47), (300, 257, 321), (65, 4099, 129), (17, 129, 511)], ids=str
+)
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.parametrize("right", [False, True])
+def test_bfloat16_pairs_that_are_not_in_pairs(size, batch, left, right):
+    rows, inner, columns = size
+    generator = torch.Generator().manual_seed(8)
+
+    def integers(*shape):
+        return torch.randint(-4, 5, shape, generator=generator).bfloat16()
+
+    def placed(matrices, transposed, more, offset):
+        if transposed:
+            return placed(matrices.mT, False, more, offset).mT
+        return among_nans(matrices, matrices.size(-1) + more, offset)
+
+    a, b = integers(batch, rows, inner), integers(batch, inner, columns)
+    bias = integers(columns)
+    product = (a.double() @ b.double()).bfloat16()
+    biased = (a[0].double() @ b[0].double() + bias.double()).bfloat16()
+    for more, offset in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        x, y = placed(a, left, more, offset), placed(b, right, more, offset)
+        assert torch.equal(torch.bmm(x, y).cpu(), product)
+        assert torch.equal(torch.addmm(bias.to("loom"), x[0], y[0]).cpu(), biased)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_infinities_and_nans(dtype):
     a, b = numbers(70, 80, dtype=dtype), numbers(80, 90, dtype=dtype)

@@ -42,6 +42,13 @@ bool suits_product(const at::Tensor& result, const at::Tensor& left, const at::T
   return suits_blocked_product(result, left, right, ProductsOf::kConvolution);
 }
 
+// In bfloat16 images of an odd number of pixels, fewer than a panel has, are faster by rows that
+// are pixels (convolve_pixels.h).
+bool are_too_few(const at::Tensor& images) {
+  const std::int64_t count = pixels(images);
+  return images.scalar_type() == c10::ScalarType::BFloat16 && count % 2 != 0 && count < kPanel;
+}
+
 bool launch_product(const char* name, const at::Tensor& result, const at::Tensor& addend,
                     const at::Tensor& left, const at::Tensor& right, ProductOptions options) {
   if (!suits_product(result, left, right)) return false;
@@ -57,6 +64,7 @@ bool convolve_as_product(const at::Tensor& output, const at::Tensor& input,
   if (!has_single_weights(weight)) return false;
   const ProductOptions options{.beta = bias.defined() ? 1.0 : 0.0};
   if (input.is_contiguous() && output.is_contiguous()) {
+    if (are_too_few(input)) return false;
     const at::Tensor left = matrix(weight).expand({input.size(0), -1, -1});
     const at::Tensor added = bias.defined() ? bias.unsqueeze(1) : bias;
     return launch_product("convolution", planes(output), added, left, planes(input), options);

@@ -31,19 +31,19 @@ using detail::run_part;
 constexpr double kLeastProduct = 16 * 16 * 16;
 // Left operands with few rows become the right one, so that the other need not be packed.
 constexpr std::int64_t kFewRows = 64;
-// A left operand that lies the wrong way is transposed once for all blocks if it has enough inner
-// elements and the product enough columns and multiply-adds to make up for the wait of the cores
-// for each other in between...
-constexpr std::int64_t kFewestTurnedColumns = 128;
-constexpr std::int64_t kFewestTurnedInner = 256;
-constexpr double kLeastTurned = 2 * detail::kBlock;
+// A left operand that lies the wrong way, or of bfloat16 at odd distances, is copied once for all
+// blocks if it has enough inner elements and the product enough columns and multiply-adds to make
+// up for the wait of the cores for each other in between...
+constexpr std::int64_t kFewestCopiedColumns = 128;
+constexpr std::int64_t kFewestCopiedInner = 256;
+constexpr double kLeastCopied = 2 * detail::kBlock;
 // ... if it is not too large, or where sums can be gone on with, in pieces that stay in a far cache
 // and are deep enough for that to cost little.
-constexpr std::int64_t kMaxTurnedBytes = 16 << 20;
-constexpr std::int64_t kTurnedPieceBytes = 8 << 20;
+constexpr std::int64_t kMaxCopiedBytes = 16 << 20;
+constexpr std::int64_t kCopiedPieceBytes = 8 << 20;
 constexpr std::int64_t kFewestPieceInner = 512;
 // Inner elements of a task of that work.
-constexpr std::int64_t kTurnedAtOnce = 128;
+constexpr std::int64_t kCopiedAtOnce = 128;
 // A right operand of so many elements is packed once, in pieces of so many and the way it lies. Of
 // fewer that is not worth the wait of the cores for each other in between.
 constexpr std::int64_t kMaxPacked = 8 << 20;
@@ -62,16 +62,16 @@ bool prefers_transposed(const Problem<T>& p) {
   return p.rows() <= kFewRows && p.columns() >= 2 * p.rows();
 }
 
-// How many inner elements of the left operand are transposed before the blocks use them; 0: none.
+// How many inner elements of the left operand are copied before the blocks use them; 0: none.
 template <class T>
-std::int64_t turned_depth(const Problem<T>& p) {
-  if (p.batch > 1 || p.rows() == 1 || p.left.first.row_major()) return 0;
+std::int64_t copied_depth(const Problem<T>& p) {
+  if (p.batch > 1 || p.rows() == 1 || has_kernel_rows(p.left.first)) return 0;
   const std::int64_t inner = p.inner();
   const double work =
       static_cast<double>(p.rows()) * static_cast<double>(p.columns()) * static_cast<double>(inner);
   const bool pays =
       p.columns() > kMaxColumns ||
-      (p.columns() >= kFewestTurnedColumns && inner >= kFewestTurnedInner && work >= kLeastTurned);
+      (p.columns() >= kFewestCopiedColumns && inner >= kFewestCopiedInner && work >= kLeastCopied);
   if (!pays) return 0;
   const auto bytes = [&](std::int64_t depth) {
     return p.rows() * row_step<T>(depth) * static_cast<std::int64_t>(sizeof(T));
@@ -79,24 +79,31 @@ std::int64_t turned_depth(const Problem<T>& p) {
   // Only sums that are the result itself can be gone on with.
   const bool in_place = std::is_same_v<T, float> && p.result.first.row_major();
   const std::int64_t depth =
-      in_place ? cut(inner, parts(bytes(inner), kTurnedPieceBytes), kTurnedAtOnce) : inner;
-  return depth >= std::min(inner, kFewestPieceInner) && bytes(depth) <= kMaxTurnedBytes ? depth : 0;
+      in_place ? cut(inner, parts(bytes(inner), kCopiedPieceBytes), kCopiedAtOnce) : inner;
+  return depth >= std::min(inner, kFewestPieceInner) && bytes(depth) <= kMaxCopiedBytes ? depth : 0;
 }
 
-// Transposes the left operand for all blocks.
+// Copies the left operand for all blocks.
 template <class T>
-void turn_left(Grid& grid, Problem<T>& p) {
+void copy_left(Grid& grid, Problem<T>& p) {
   const MatrixView<const T> from = p.left.first;
   const std::int64_t ld = row_step<T>(from.columns);
-  using Bits = std::conditional_t<sizeof(T) == 2, std::uint16_t, float>;
   T* to = t_left_of_all.get<T>(from.rows * ld);
-  grid.run_by_any(parts(from.columns, kTurnedAtOnce), [&](std::int64_t index) {
-    const std::int64_t column = index * kTurnedAtOnce;
-    transpose(std::min(kTurnedAtOnce, from.columns - column), from.rows,
-              reinterpret_cast<const Bits*>(from.data + column * from.column_stride),
-              from.column_stride, reinterpret_cast<Bits*>(to + column), ld);
-  });
-  p.left.first = {to, from.rows, from.columns, ld, 1};
+  if (from.row_major()) {
+    const std::int64_t rows = std::max<std::int64_t>(kPackedAtOnce / from.columns, 1);
+    grid.run_by_any(parts(from.rows, rows), [&](std::int64_t index) {
+      const std::int64_t row = index * rows;
+      copy_kernel_rows(from.part(row, 0, std::min(rows, from.rows - row), from.columns),
+                       to + row * ld, ld);
+    });
+  } else {
+    grid.run_by_any(parts(from.columns, kCopiedAtOnce), [&](std::int64_t index) {
+      const std::int64_t column = index * kCopiedAtOnce;
+      const std::int64_t columns = std::min(kCopiedAtOnce, from.columns - column);
+      copy_kernel_rows(from.part(0, column, from.rows, columns), to + column, ld);
+    });
+  }
+  p.left.first = {to, from.rows, padded_inner<T>(from.columns), ld, 1};
 }
 
 // Packs the right operand for all blocks.
@@ -174,14 +181,14 @@ void run(Grid& grid, Problem<T> p) {
     // One row is multiplied without panels (run_vector).
     if (p.batch == 1 && p.rows() > 1 && p.result.first.row_major()) pack_right(grid, p);
   }
-  const std::int64_t inner = p.inner(), turned_at_once = turned_depth(p);
-  const std::int64_t depth = turned_at_once > 0 ? turned_at_once : inner;
+  const std::int64_t inner = p.inner(), copied_at_once = copied_depth(p);
+  const std::int64_t depth = copied_at_once > 0 ? copied_at_once : inner;
   for (std::int64_t k = 0; k < inner; k += depth) {
     Problem<T> piece = p;
     const std::int64_t rest = std::min(depth, inner - k);
     piece.left.first = p.left.first.part(0, k, p.rows(), rest);
     piece.right.first = p.right.first.part(k, 0, rest, p.columns());
-    if (turned_at_once > 0) turn_left(grid, piece);
+    if (copied_at_once > 0) copy_left(grid, piece);
     run_blocks(grid, piece, turned, k > 0, k + depth >= inner);
   }
 }
@@ -191,9 +198,7 @@ bool suits(const at::Tensor& result, const at::Tensor& left, const at::Tensor& r
            ProductsOf use) {
   if (!can_multiply<T>(use) || result.numel() == 0 || left.numel() == 0) return false;
   const auto view = [](const at::Tensor& tensor) {
-    // Addresses count only in what they are divisible by, which is the same on loom.
-    return operand<const T>(const_cast<void*>(tensor.const_data_ptr()), tensor.sizes(),
-                            tensor.strides());
+    return operand<const T>(nullptr, tensor.sizes(), tensor.strides());
   };
   const auto to = view(result), a = view(left), b = view(right);
   const std::int64_t inner = a.first.columns;
@@ -203,8 +208,7 @@ bool suits(const at::Tensor& result, const at::Tensor& left, const at::Tensor& r
   if (!to.first.row_major() && !to.first.column_major()) return false;
   if (static_cast<double>(result.numel()) * static_cast<double>(inner) < kLeastProduct)
     return false;
-  return can_pack(a.first, inner) && can_pack(b.first, inner) &&
-         (std::is_same_v<T, float> || (a.step % 2 == 0 && b.step % 2 == 0));
+  return can_pack(a.first) && can_pack(b.first);
 }
 
 template <class T>

@@ -27,7 +27,7 @@ constexpr std::int64_t kDirectStride = 512;
 // ... or if there are too few rows to make up for packing it.
 constexpr std::int64_t kDirectRows = kTileRows;
 
-const Scratch t_left, t_right;
+const Scratch t_left, t_right, t_even_columns;
 
 // brgemm's bfloat16 panels need more of the processor and of libtorch than its float32 ones: tried.
 bool bfloat16_works() {
@@ -96,6 +96,24 @@ bool computes_in_fewer_bits(const at::Context& context, ProductsOf use) {
          (precision == at::Float32Precision::TF32 && tf32);
 }
 
+// Columns that are pairs: has_kernel_rows() of the transposed operand.
+void pack_pairs(const MatrixView<const BFloat16>& from, std::uint32_t* to) {
+  transpose(from.columns, from.rows / 2, reinterpret_cast<const std::uint32_t*>(from.data),
+            from.column_stride / 2, to, kPanel);
+}
+
+// Other columns are copied to where they are pairs, some rows at a time that stay in L1.
+void pack_uneven(const MatrixView<const BFloat16>& from, std::uint32_t* to) {
+  constexpr std::int64_t kRows = 128, kStep = row_step<BFloat16>(kRows);
+  BFloat16* const copy = t_even_columns.get<BFloat16>(kPanel * kStep);
+  for (std::int64_t k = 0; k < from.rows; k += kRows) {
+    const auto rows = from.part(k, 0, std::min(kRows, from.rows - k), from.columns);
+    copy_kernel_rows(rows.transposed(), copy, kStep);
+    pack_pairs({copy, padded_inner<BFloat16>(rows.rows), rows.columns, 1, kStep},
+               to + k / 2 * kPanel);
+  }
+}
+
 }  // namespace
 
 template <>
@@ -148,14 +166,15 @@ template <>
 void pack_panel(const MatrixView<const BFloat16>& from, BFloat16* to) {
   auto* pairs = reinterpret_cast<std::uint32_t*>(to);
   if (from.column_stride != 1) {
-    transpose(from.columns, from.rows / 2, reinterpret_cast<const std::uint32_t*>(from.data),
-              from.column_stride / 2, pairs, kPanel);
+    has_kernel_rows(from.transposed()) ? pack_pairs(from, pairs) : pack_uneven(from, pairs);
     return;
   }
+  static constexpr std::uint16_t kZeros[kPanel] = {};
   const auto* source = reinterpret_cast<const std::uint16_t*>(from.data);
   for (std::int64_t k = 0; k < from.rows; k += 2) {
     const std::uint16_t* row = source + k * from.row_stride;
-    interleave(row, row + from.row_stride, from.columns, pairs + k / 2 * kPanel);
+    const std::uint16_t* next = k + 1 < from.rows ? row + from.row_stride : kZeros;
+    interleave(row, next, from.columns, pairs + k / 2 * kPanel);
   }
 }
 
@@ -178,18 +197,34 @@ template void pack_panels(const MatrixView<const float>&, std::int64_t, std::int
 template void pack_panels(const MatrixView<const BFloat16>&, std::int64_t, std::int64_t, BFloat16*);
 
 template <class T>
-MatrixView<const T> dense_rows(const MatrixView<const T>& left) {
-  if (left.row_major()) return left;
-  const std::int64_t ld = row_step<T>(left.columns);
-  T* packed = t_left.get<T>(kTileRows * ld);
-  using Bits = std::conditional_t<sizeof(T) == 2, std::uint16_t, float>;
-  transpose(left.columns, left.rows, reinterpret_cast<const Bits*>(left.data), left.column_stride,
-            reinterpret_cast<Bits*>(packed), ld);
-  return {packed, left.rows, left.columns, ld, 1};
+void copy_kernel_rows(const MatrixView<const T>& left, T* to, std::int64_t ld) {
+  if (left.row_major()) {
+    for (std::int64_t i = 0; i < left.rows; ++i) {
+      std::copy_n(left.data + i * left.row_stride, left.columns, to + i * ld);
+    }
+  } else {
+    using Bits = std::conditional_t<sizeof(T) == 2, std::uint16_t, float>;
+    transpose(left.columns, left.rows, reinterpret_cast<const Bits*>(left.data), left.column_stride,
+              reinterpret_cast<Bits*>(to), ld);
+  }
+  if (padded_inner<T>(left.columns) == left.columns) return;
+  for (std::int64_t i = 0; i < left.rows; ++i) to[i * ld + left.columns] = T(0);
 }
 
-template MatrixView<const float> dense_rows(const MatrixView<const float>&);
-template MatrixView<const BFloat16> dense_rows(const MatrixView<const BFloat16>&);
+template void copy_kernel_rows(const MatrixView<const float>&, float*, std::int64_t);
+template void copy_kernel_rows(const MatrixView<const BFloat16>&, BFloat16*, std::int64_t);
+
+template <class T>
+MatrixView<const T> kernel_rows(const MatrixView<const T>& left) {
+  if (has_kernel_rows(left)) return left;
+  const std::int64_t ld = row_step<T>(left.columns);
+  T* copy = t_left.get<T>(kTileRows * ld);
+  copy_kernel_rows(left, copy, ld);
+  return {copy, left.rows, padded_inner<T>(left.columns), ld, 1};
+}
+
+template MatrixView<const float> kernel_rows(const MatrixView<const float>&);
+template MatrixView<const BFloat16> kernel_rows(const MatrixView<const BFloat16>&);
 
 template <class T>
 PackedRight<T>::PackedRight(const MatrixView<const T>& right, std::int64_t left_rows)
@@ -221,7 +256,7 @@ void PackedRight<T>::multiply_panel(const MatrixView<const T>& left, std::int64_
 template <class T>
 void PackedRight<T>::multiply(const MatrixView<const T>& left, float* to, std::int64_t ld,
                               bool add) const {
-  const MatrixView<const T> rows = dense_rows(left);
+  const MatrixView<const T> rows = kernel_rows(left);
   for (std::int64_t j = 0; j < columns_; j += kPanel) multiply_panel(rows, j, to + j, ld, add);
 }
 
@@ -231,7 +266,7 @@ template class PackedRight<BFloat16>;
 template <class T>
 void multiply(const MatrixView<const T>& left, const MatrixView<const T>& right, float* to,
               std::int64_t ld, bool add) {
-  const std::int64_t inner = left.columns;
+  const std::int64_t inner = right.rows;
   // Parts of about the same length, of whole vectors.
   const std::int64_t chunks = (inner + kMaxInner<T> - 1) / kMaxInner<T>;
   const std::int64_t chunk = ((inner + chunks - 1) / chunks + 31) / 32 * 32;
@@ -241,7 +276,8 @@ void multiply(const MatrixView<const T>& left, const MatrixView<const T>& right,
       const std::int64_t depth = std::min(chunk, inner - k);
       const PackedRight<T> packed(right.part(k, column, depth, columns), left.rows);
       for (std::int64_t row = 0; row < left.rows; row += kTileRows) {
-        packed.multiply(left.part(row, k, std::min(kTileRows, left.rows - row), depth),
+        const std::int64_t padded = k + depth < inner ? depth : left.columns - k;
+        packed.multiply(left.part(row, k, std::min(kTileRows, left.rows - row), padded),
                         to + row * ld + column, ld, add || k > 0);
       }
     }

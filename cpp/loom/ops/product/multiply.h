@@ -51,38 +51,51 @@ enum class ProductsOf { kMatrices, kConvolution, kRecurrentLayer };
 template <class T>
 [[nodiscard]] bool can_multiply(ProductsOf use = ProductsOf::kMatrices);
 
-/// True if multiply() takes the operand: dense rows or columns; for bfloat16 pairs along `inner`.
+/// True if multiply() takes the operand: dense rows or columns.
 template <class T>
-[[nodiscard]] bool can_pack(const MatrixView<const T>& operand, std::int64_t inner) noexcept {
-  if (!operand.row_major() && !operand.column_major()) return false;
-  if constexpr (std::is_same_v<T, float>) return true;
-  const std::int64_t leading = operand.row_major() ? operand.row_stride : operand.column_stride;
-  return inner % 2 == 0 && leading % 2 == 0 &&
-         reinterpret_cast<std::uintptr_t>(operand.data) % 4 == 0;
+[[nodiscard]] bool can_pack(const MatrixView<const T>& operand) noexcept {
+  return operand.row_major() || operand.column_major();
+}
+
+/// Inner elements that the block kernel gets of so many: bfloat16 comes in pairs, the last of which
+/// has a zero in it if there is an odd number of elements.
+template <class T>
+[[nodiscard]] constexpr std::int64_t padded_inner(std::int64_t inner) noexcept {
+  return std::is_same_v<T, float> ? inner : (inner + 1) / 2 * 2;
+}
+
+/// True if the block kernel reads the left operand where it is: dense rows, of pairs in bfloat16.
+template <class T>
+[[nodiscard]] bool has_kernel_rows(const MatrixView<const T>& left) noexcept {
+  if (!left.row_major() || std::is_same_v<T, float>) return left.row_major();
+  return left.columns % 2 == 0 && left.row_stride % 2 == 0 &&
+         reinterpret_cast<std::uintptr_t>(left.data) % 4 == 0;
 }
 
 /// to = left x right, or to += left x right. `to` is row-major with `ld` elements from row to row.
-/// Requires: can_multiply<T>(), can_pack() of both operands.
+/// Requires: can_multiply<T>(), can_pack() of both operands; `left` may have the zeros of
+/// padded_inner() beyond the rows of `right`.
 template <class T>
 void multiply(const MatrixView<const T>& left, const MatrixView<const T>& right, float* to,
               std::int64_t ld, bool add);
 
 /// A right operand as panels of kPanel columns, panel_step() elements from one to the next. Rows
 /// [first_row, first_row + rows) of it are packed, so that several threads can share the work.
-/// Requires: for bfloat16 even numbers of rows.
+/// Requires: for bfloat16 an even first row, and an even number of rows unless they are the last.
 template <class T>
 void pack_panels(const MatrixView<const T>& right, std::int64_t first_row, std::int64_t rows,
                  T* panels);
 /// Some cache lines more than there are elements, so that panels do not meet in the same sets.
 template <class T>
 [[nodiscard]] constexpr std::int64_t panel_step(std::int64_t inner) noexcept {
-  return kPanel * inner + 256 / static_cast<std::int64_t>(sizeof(T));
+  return kPanel * padded_inner<T>(inner) + 256 / static_cast<std::int64_t>(sizeof(T));
 }
 
-/// `left` if its rows are dense, else its transposition in memory of this thread, until the next
-/// product. Requires: at most kTileRows rows.
+/// `left` as the block kernel reads it, padded_inner() elements a row: where it lies if
+/// has_kernel_rows(), else a copy in memory of this thread, until the next product. Requires:
+/// can_pack(), at most kTileRows rows.
 template <class T>
-[[nodiscard]] MatrixView<const T> dense_rows(const MatrixView<const T>& left);
+[[nodiscard]] MatrixView<const T> kernel_rows(const MatrixView<const T>& left);
 
 /// Inner elements and columns that a PackedRight may have, and rows that suit it.
 template <class T>
@@ -109,7 +122,8 @@ class PackedRight {
   PackedRight(const T* panels, std::int64_t inner, std::int64_t columns);
   /// As multiply(). Requires: at most kTileRows rows.
   void multiply(const MatrixView<const T>& left, float* to, std::int64_t ld, bool add) const;
-  /// The same for the columns of one panel, which begin at `column`. Requires: `left` is row-major.
+  /// The same for the columns of one panel, which begin at `column`. Requires: `left` is one of
+  /// kernel_rows().
   void multiply_panel(const MatrixView<const T>& left, std::int64_t column, float* to,
                       std::int64_t ld, bool add) const;
 
@@ -123,13 +137,18 @@ class PackedRight {
 void multiply_rows(const MatrixView<const float>& left, const MatrixView<const float>& right,
                    float* to, std::int64_t ld, bool add);
 
+/// Copies a left operand to rows that the block kernel reads, `ld` elements apart. Requires:
+/// can_pack(), at least padded_inner() elements from row to row.
+template <class T>
+void copy_kernel_rows(const MatrixView<const T>& left, T* to, std::int64_t ld);
+
 /// Elements of a panel of `inner` rows.
 [[nodiscard]] constexpr std::int64_t panel_size(std::int64_t inner) noexcept {
   return inner * kPanel;
 }
 
-/// Packs a right operand of at most kPanel columns: what lies beside its columns keeps its values.
-/// Requires: can_pack().
+/// Packs a right operand of at most kPanel columns, as padded_inner() rows: what lies beside its
+/// columns keeps its values. Requires: can_pack().
 template <class T>
 void pack_panel(const MatrixView<const T>& from, T* to);
 

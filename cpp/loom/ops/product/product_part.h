@@ -159,22 +159,31 @@ inline void prefetch(const MatrixView<c10::BFloat16>& result) {
   }
 }
 
-// A panel's sums are rounded while they are in L1.
+// Columns whose sums are rounded together, while they are in L1: a panel. Where rows of the result
+// begin within cache lines, it would store a part of every third of those.
+inline std::int64_t rounded_columns(const MatrixView<c10::BFloat16>& result) {
+  constexpr std::int64_t kLine = 64 / sizeof(c10::BFloat16);
+  return result.columns <= kPanel || result.row_stride % kLine == 0 ? kPanel : 2 * kPanel;
+}
+
 inline void run_tile(const Part<c10::BFloat16>& whole, const PackedRight<c10::BFloat16>& packed,
                      const Finish<c10::BFloat16>& finish) {
-  const MatrixView<const c10::BFloat16> left = dense_rows(whole.left);
-  float* to = t_accumulators.get<float>(kTileRows * kPanel);
+  const MatrixView<const c10::BFloat16> left = kernel_rows(whole.left);
+  const std::int64_t ld = rounded_columns(whole.result);
+  float* to = t_accumulators.get<float>(kTileRows * ld);
   const bool bias = whole.added() && is_bias(whole.addend, whole.beta);
-  for (std::int64_t column = 0; column < whole.result.columns; column += kPanel) {
-    const std::int64_t columns = std::min(kPanel, whole.result.columns - column);
+  for (std::int64_t column = 0; column < whole.result.columns; column += ld) {
+    const std::int64_t columns = std::min(ld, whole.result.columns - column);
     const Part<c10::BFloat16> p = whole.cut(0, column, whole.result.rows, columns);
     const bool add = p.added() && !bias;
-    if (add) initialise(p.addend, p.beta, to, kPanel);
+    if (add) initialise(p.addend, p.beta, to, ld);
     prefetch(p.result);
     finish.prefetch(p);
-    packed.multiply_panel(left, column, to, kPanel, add);
+    for (std::int64_t j = 0; j < columns; j += kPanel) {
+      packed.multiply_panel(left, column + j, to + j, ld, add);
+    }
     for (std::int64_t i = 0; i < p.result.rows; ++i) {
-      store_sums(to + i * kPanel, bias ? p.addend.data : nullptr, columns,
+      store_sums(to + i * ld, bias ? p.addend.data : nullptr, columns,
                  p.result.data + i * p.result.row_stride);
     }
   }
