@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -21,6 +23,7 @@ SAMPLES = 24
 ENOUGH = 0.5  # of what is wanted
 TOO_MANY = 4.0
 LARGEST_FACTOR = 4096
+SECONDS = 5.0  # to look for larger samples
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,10 +34,13 @@ class Sample:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
 
-    @property
+    @functools.cached_property
     def elements(self) -> int:
-        """Of the largest tensor among the arguments."""
-        return max((tensor.numel() for tensor in tensors((self.args, self.kwargs))), default=0)
+        """Of the largest tensor among the arguments and, if it can be inferred, the result."""
+        found = tensors((self.args, self.kwargs))
+        with contextlib.suppress(Exception):  # there is no inference, or it needs values
+            found += tensors(self.mapped(lambda tensor: tensor.to("meta"))())
+        return max((tensor.numel() for tensor in found), default=0)
 
     def mapped(self, change: Callable[[torch.Tensor], Any]) -> Sample:
         return dataclasses.replace(
@@ -110,8 +116,8 @@ def small(info: Any) -> Sample | None:
 def large(info: Any, elements: int) -> Sample | None:
     """The sample whose number of elements is nearest to what is wanted, from below if it can be."""
     best = small(info)
-    factor = 2
-    while factor <= LARGEST_FACTOR and not enough(best, elements):
+    factor, deadline = 2, time.monotonic() + SECONDS
+    while factor <= LARGEST_FACTOR and not enough(best, elements) and time.monotonic() < deadline:
         found, too_large = _largest(info, factor, elements)
         if found is None or (best is not None and found.elements <= best.elements):
             break

@@ -20,7 +20,7 @@ from measure import SETTLE_SECONDS
 
 ELEMENTS = 1_000_000
 LEAST_ELEMENTS = ELEMENTS // 20
-ROUNDS = 7
+ROUNDS = 5
 SECONDS = 0.012  # of a round
 MOST_CALLS = 64  # of a batch
 HELD_BYTES = 1 << 26
