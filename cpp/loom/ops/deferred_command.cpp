@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/deferred_command.h"
 
+#include "loom/device/queue.h"
 #include "loom/ops/inference_warnings.h"
+#include "loom/ops/launch.h"
 
 #include <ATen/ops/copy_native.h>
 
+#include <algorithm>
 #include <optional>
 
 namespace loom::ops {
@@ -14,8 +17,8 @@ DeferredOperand::DeferredOperand(const at::Tensor& tensor, bool written)
       writes(written),
       requires_grad(tensor.defined() && tensor.requires_grad()) {}
 
-at::Tensor DeferredOperand::alias() const {
-  at::Tensor tensor = ref.alias();
+at::Tensor DeferredOperand::alias(const Slice& slice) const {
+  at::Tensor tensor = slice.of(ref);
   if (requires_grad) tensor.set_requires_grad(true);
   return tensor;
 }
@@ -38,12 +41,12 @@ DeferredArgument::DeferredArgument(const c10::IValue& given, bool written, bool 
   }
 }
 
-c10::IValue DeferredArgument::on_worker() const {
+c10::IValue DeferredArgument::on_worker(const Slice& slice) const {
   switch (kind) {
     case Kind::kValue:
       break;
     case Kind::kTensor:
-      return operands[0].alias();
+      return operands[0].alias(slice);
     case Kind::kTensorList: {
       c10::List<at::Tensor> list;
       for (const DeferredOperand& operand : operands) list.push_back(operand.alias());
@@ -61,21 +64,33 @@ c10::IValue DeferredArgument::on_worker() const {
 }
 
 void DeferredCommand::operator()() {
+  if (!split_) return run(0, 0);
+  Queue& queue = *Queue::current();
+  Grid grid(queue.cores(), queue.id().priority);
+  grid.run(split_->blocks(), [&](std::int64_t index) {
+    const std::int64_t begin = index * split_->block;
+    run(begin, std::min(split_->block, split_->items - begin));
+  });
+}
+
+void DeferredCommand::run(std::int64_t begin, std::int64_t length) const {
   torch::jit::Stack stack;
   stack.reserve(arguments_.size() + results_.size());
   std::vector<at::Tensor> outputs;
-  for (const DeferredArgument& argument : arguments_) {
-    stack.push_back(argument.on_worker());
-    if (argument.is_written()) outputs.push_back(stack.back().toTensor());
+  for (std::size_t i = 0; i < arguments_.size(); ++i) {
+    stack.push_back(arguments_[i].on_worker(of_argument(i, begin, length)));
+    if (arguments_[i].is_written()) outputs.push_back(stack.back().toTensor());
   }
   if (as_outputs_) {
-    for (const TensorRef& result : results_)
-      stack.emplace_back(outputs.emplace_back(result.alias()));
+    for (std::size_t i = 0; i < results_.size(); ++i) {
+      const at::Tensor& output = outputs.emplace_back(of_result(i, begin, length).of(results_[i]));
+      stack.emplace_back(output);
+    }
   }
   const std::vector<KeptForm> forms(outputs.begin(), outputs.end());
   call(stack);
   for (const KeptForm& kept : forms) kept.restore();
-  if (!as_outputs_) copy_results(stack);
+  if (!as_outputs_) copy_results(stack, begin, length);
 }
 
 void DeferredCommand::call(torch::jit::Stack& stack) const {
@@ -84,20 +99,20 @@ void DeferredCommand::call(torch::jit::Stack& stack) const {
   op_.callBoxed(stack);
 }
 
-void DeferredCommand::copy_results(const torch::jit::Stack& stack) const {
+void DeferredCommand::copy_results(const torch::jit::Stack& stack, std::int64_t begin,
+                                   std::int64_t length) const {
   // Without new results nothing is copied: the operator wrote into its arguments.
   for (std::size_t i = 0; i < results_.size(); ++i) {
-    const TensorRef& to = results_[i];
     const at::Tensor& from = stack[i].toTensor();
-    if (!to.defined() && !from.defined()) continue;
+    if (!results_[i].defined() && !from.defined()) continue;
+    at::Tensor to = of_result(i, begin, length).of(results_[i]);
     TORCH_CHECK(to.defined() && from.defined() && from.sizes() == to.sizes() &&
-                    from.scalar_type() == to.dtype(),
+                    from.scalar_type() == to.scalar_type(),
                 op_.operator_name().name, ": expected result ", i, " to be ",
-                to.defined() ? c10::toString(to.dtype()) : "absent", " of sizes ", to.sizes(),
-                " as inferred, got ", from.toString(), " of sizes ",
-                from.defined() ? from.sizes() : c10::IntArrayRef());
-    at::Tensor alias = to.alias();
-    at::native::copy_(alias, from);
+                to.defined() ? to.toString() : "absent", " of sizes ",
+                to.defined() ? to.sizes() : c10::IntArrayRef(), " as inferred, got ",
+                from.toString(), " of sizes ", from.defined() ? from.sizes() : c10::IntArrayRef());
+    at::native::copy_(to, from);
   }
 }
 

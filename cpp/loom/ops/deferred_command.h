@@ -5,17 +5,30 @@
 // what a command may hold of them, and where its results go.
 // Thread: made on the caller, run once on the worker.
 
+#include "loom/ops/deferred_split.h"
 #include "loom/ops/tensor_ref.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/core/stack.h>
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace loom::ops {
+
+/// `length` places along a dimension, or all of a tensor.
+struct Slice {
+  std::int8_t dim = DeferredSplit::kWhole;
+  std::int64_t begin = 0, length = 0;
+
+  [[nodiscard]] at::Tensor of(const TensorRef& tensor) const {
+    return dim == DeferredSplit::kWhole ? tensor.alias() : tensor.alias_slice(dim, begin, length);
+  }
+};
 
 /// A tensor among the arguments.
 struct DeferredOperand {
@@ -24,7 +37,7 @@ struct DeferredOperand {
   bool requires_grad = false;  // some kernels ask, and return more if so
 
   DeferredOperand(const at::Tensor& tensor, bool written);
-  [[nodiscard]] at::Tensor alias() const;
+  [[nodiscard]] at::Tensor alias(const Slice& slice = {}) const;
 };
 
 /// An argument as it was given, or the operands that it consists of.
@@ -40,19 +53,23 @@ struct DeferredArgument {
   [[nodiscard]] bool is_written() const noexcept {
     return kind == Kind::kTensor && operands[0].writes;
   }
-  [[nodiscard]] c10::IValue on_worker() const;
+  /// `slice`: of an argument that is a tensor.
+  [[nodiscard]] c10::IValue on_worker(const Slice& slice) const;
 };
 
 class DeferredCommand {
  public:
   /// `results`: where new results go; those that are arguments are left out. With `as_outputs` they
-  /// are the operator's last arguments, otherwise what it returns is copied into them.
+  /// are the operator's last arguments, otherwise what it returns is copied into them. `split`:
+  /// how it is cut into blocks, if it is.
   DeferredCommand(c10::OperatorHandle op, std::vector<DeferredArgument> arguments,
-                  std::vector<TensorRef> results, bool as_outputs)
+                  std::vector<TensorRef> results, bool as_outputs,
+                  std::optional<DeferredSplit> split)
       : op_(std::move(op)),
         arguments_(std::move(arguments)),
         results_(std::move(results)),
-        as_outputs_(as_outputs) {}
+        as_outputs_(as_outputs),
+        split_(std::move(split)) {}
 
   /// The caller has been warned so.
   void leave_out_warning(std::string text) { warnings_given_.push_back(std::move(text)); }
@@ -61,13 +78,22 @@ class DeferredCommand {
   void accesses(AccessList& list) const;
 
  private:
+  /// Block [begin, begin + length) of the split's items, or everything.
+  void run(std::int64_t begin, std::int64_t length) const;
   void call(torch::jit::Stack& stack) const;
-  void copy_results(const torch::jit::Stack& stack) const;
+  void copy_results(const torch::jit::Stack& stack, std::int64_t begin, std::int64_t length) const;
+  [[nodiscard]] Slice of_argument(std::size_t i, std::int64_t begin, std::int64_t length) const {
+    return split_ ? Slice{split_->arguments[i], begin, length} : Slice{};
+  }
+  [[nodiscard]] Slice of_result(std::size_t i, std::int64_t begin, std::int64_t length) const {
+    return split_ ? Slice{split_->results[i], begin, length} : Slice{};
+  }
 
   c10::OperatorHandle op_;
   std::vector<DeferredArgument> arguments_;
   std::vector<TensorRef> results_;
   bool as_outputs_;
+  std::optional<DeferredSplit> split_;
   std::vector<std::string> warnings_given_;
 };
 

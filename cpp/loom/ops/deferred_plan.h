@@ -4,6 +4,7 @@
 // What of an operator's schema decides whether it can be deferred (deferred.h), found out once an
 // operator. Thread: any.
 
+#include "loom/ops/deferred_split.h"
 #include "loom/ops/inference/rule.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -24,6 +25,7 @@ struct DeferredPlan {
   bool deterministic = true;     ///< false: the kernel alerts where that is wanted
   bool infers = true;            ///< false: there is nothing to infer
   InferenceRule rule = nullptr;  ///< what infers, if not the Meta kernel
+  std::optional<SplitRule> split;  ///< how the kernel is cut, if it is
   /// For each result: the argument that it is (in place, out=), or kNew.
   std::vector<int> result_of;
   /// For each argument: whether it is written.

@@ -12,8 +12,8 @@ namespace {
 /// By the operator's Meta kernel; nothing if that refuses, or cannot tell.
 std::optional<DeferredResults> results_by_meta(const c10::OperatorHandle& op,
                                                const DeferredPlan& plan, Arguments given,
-                                               const std::optional<CallKey>& key, c10::Device on) {
-  const std::shared_ptr<const MetaAnswer> answer = ask_meta(op, plan, given, key);
+                                               c10::Device on) {
+  const std::shared_ptr<const MetaAnswer> answer = ask_meta(op, plan, given);
   if (!answer) return std::nullopt;
   for (const auto& [argument, sizes] : answer->grown) given[argument].toTensor().resize_(sizes);
   DeferredResults results;
@@ -85,11 +85,10 @@ std::optional<DeferredResults> results_by_rule(const DeferredPlan& plan, Argumen
 }  // namespace
 
 std::optional<DeferredResults> make_results(const c10::OperatorHandle& op, const DeferredPlan& plan,
-                                            Arguments given, const std::optional<CallKey>& key,
-                                            c10::Device on) {
+                                            Arguments given, c10::Device on) {
   if (!plan.infers) return results_given(plan, given);
   return plan.rule != nullptr ? results_by_rule(plan, given, on)
-                              : results_by_meta(op, plan, given, key, on);
+                              : results_by_meta(op, plan, given, on);
 }
 
 }  // namespace loom::ops

@@ -5,7 +5,6 @@
 // Meta kernel, and allocated. Thread: any.
 
 #include "loom/ops/deferred_plan.h"
-#include "loom/ops/inference/call_key.h"
 #include "loom/ops/tensor_ref.h"
 
 #include <ATen/core/stack.h>
@@ -29,6 +28,14 @@ struct DeferredResults {
     return sum;
   }
 
+  [[nodiscard]] ResultSizes sizes() const {
+    ResultSizes all;
+    for (const TensorRef& result : fresh) {
+      all.push_back(result.defined() ? std::optional(result.sizes()) : std::nullopt);
+    }
+    return all;
+  }
+
   void add(at::Tensor result) {
     all_defined = all_defined && result.defined();
     fresh.emplace_back(result, /*writes=*/true);
@@ -36,11 +43,10 @@ struct DeferredResults {
   }
 };
 
-/// `key`: the call's. Nothing, and nothing happened, if the inference refuses, or cannot tell.
+/// Nothing, and nothing happened, if the inference refuses, or cannot tell.
 /// Throws: torch.OutOfMemoryError.
 [[nodiscard]] std::optional<DeferredResults> make_results(const c10::OperatorHandle& op,
                                                           const DeferredPlan& plan, Arguments given,
-                                                          const std::optional<CallKey>& key,
                                                           c10::Device on);
 
 }  // namespace loom::ops

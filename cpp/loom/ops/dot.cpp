@@ -4,8 +4,12 @@
 #include "loom/ops/launch.h"
 
 #include <ATen/ops/dot_native.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/vdot_native.h>
 #include <torch/library.h>
+
+#include <algorithm>
+#include <vector>
 
 namespace loom::ops {
 namespace {
@@ -22,10 +26,16 @@ at::Tensor inner_product(const char* name, const at::Tensor& self, const at::Ten
               "] to have the same number of elements, but got ", self.numel(), " and ",
               other.numel(), " elements respectively");
   at::Tensor result = empty({}, self.scalar_type(), self.device());
-  const auto kernel = [](const at::Tensor& to, const at::Tensor& a, const at::Tensor& b) {
-    to.copy_(kNative(a, b));
+  const auto kernel = [](Grid& grid, const TensorRef& to, const TensorRef& a, const TensorRef& b) {
+    const std::int64_t count = a.numel(), block = std::max<std::int64_t>(block_length(count, 1), 1);
+    std::vector<at::Tensor> parts(std::max<std::int64_t>((count + block - 1) / block, 1));
+    grid.run(static_cast<std::int64_t>(parts.size()), [&](std::int64_t index) {
+      const std::int64_t begin = index * block, length = std::min(block, count - begin);
+      parts[index] = kNative(a.alias_slice(0, begin, length), b.alias_slice(0, begin, length));
+    });
+    to.alias().copy_(parts.size() == 1 ? parts[0] : at::stack(parts).sum());
   };
-  launch(name, Whole{}, kernel, out(result), self, other);
+  launch(name, Custom{}, kernel, out(result), self, other);
   return result;
 }
 

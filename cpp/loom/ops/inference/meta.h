@@ -9,7 +9,6 @@
 
 #include "loom/base/export.h"
 #include "loom/ops/deferred_plan.h"
-#include "loom/ops/inference/call_key.h"
 
 #include <c10/util/Exception.h>
 
@@ -34,10 +33,9 @@ struct MetaAnswer {
   std::vector<c10::Warning> warnings;
 };
 
-/// `key`: the call's. Null if the Meta kernel refuses the call, or what it says cannot be done.
+/// Null if the Meta kernel refuses the call, or what it says cannot be done.
 [[nodiscard]] std::shared_ptr<const MetaAnswer> ask_meta(const c10::OperatorHandle& op,
-                                                         const DeferredPlan& plan, Arguments given,
-                                                         const std::optional<CallKey>& key);
+                                                         const DeferredPlan& plan, Arguments given);
 
 /// How often Meta kernels ran since the process began.
 [[nodiscard]] LOOM_API std::uint64_t meta_kernel_runs() noexcept;

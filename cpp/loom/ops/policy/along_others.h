@@ -22,6 +22,15 @@ struct AlongOthers {
     return along(self, dim, kOutputs);
   }
 
+  // linalg_cross: (self, other, dim)
+  static Along split(const std::array<at::Tensor, 1>& outputs, const at::Tensor& self,
+                     const at::Tensor& other, std::int64_t dim) {
+    if (self.sizes() != other.sizes()) return whole();
+    Along cut = along(outputs[0], dim, 1);
+    cut.dims[2] = cut.dims[1];
+    return cut;
+  }
+
   // sort: (self, stable, dim, descending)
   static Along split(const std::array<at::Tensor, 2>&, const at::Tensor& self, std::optional<bool>,
                      std::int64_t dim, bool) {

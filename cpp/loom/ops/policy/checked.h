@@ -6,6 +6,7 @@
 
 #include "loom/device/failed_memory.h"
 #include "loom/ops/host_region.h"
+#include "loom/ops/policy/matrices.h"
 #include "loom/ops/structured.h"
 
 #include <tuple>
@@ -17,7 +18,8 @@ struct Checked {
   static void launch(const char* name, const std::array<at::Tensor, kOutputs>& outputs,
                      const Argument&... arguments) {
     const bool checks = std::get<sizeof...(Argument) - 1>(std::tie(arguments...));
-    if (!checks) return launch_cpu<kCpu>(name, Whole{}, outputs, arguments...);
+    if (!checks)
+      return launch_cpu<kCpu>(name, Matrices::split(outputs, arguments...), outputs, arguments...);
     Queue& queue = current_queue(outputs[0].device().index());
     queue.check_not_captured(name, "it is to check what is not computed before the replay");
     queue.synchronize();

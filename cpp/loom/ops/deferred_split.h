@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// How the kernel of a deferred operator (deferred.h) is cut into blocks: each is a call of the
+// kernel on slices of the operands. Operators that ATen tags as pointwise are cut without being
+// named; of others a table says which dimensions a kernel works along, and any other one may be
+// cut. What fits no rule is one block. Blocks depend on shapes only. Thread: any.
+
+#include "loom/base/export.h"
+#include "loom/ops/inference/rule.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/util/ArrayRef.h>
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace loom::ops {
+
+/// Which dimensions an operator's kernel works along.
+struct SplitRule {
+  enum class Kind {
+    kPointwise,  ///< none: operands broadcast to the first result
+    kLeading,    ///< the last `which` ones
+    kOthers,     ///< those that argument number `which` names
+  };
+  Kind kind = Kind::kPointwise;
+  int which = 0;
+  double cost = 1;  ///< of an element of the largest operand, in the unit of Pointwise (split.h)
+};
+
+/// The rule of an operator, or nothing if nobody knows how to cut its kernel.
+[[nodiscard]] LOOM_API std::optional<SplitRule> split_rule(const c10::OperatorHandle& op);
+
+/// Items [0, items) cut into blocks of `block`; an item is one place along a dimension.
+struct DeferredSplit {
+  static constexpr std::int8_t kWhole = -1;  ///< every block sees the whole tensor
+
+  std::int64_t items = 1, block = 1;
+  std::vector<std::int8_t> arguments;  ///< the cut dimension of each tensor argument
+  std::vector<std::int8_t> results;    ///< that of each new result
+
+  [[nodiscard]] std::int64_t blocks() const noexcept { return (items + block - 1) / block; }
+};
+
+/// Those of each new result; nothing for one that is absent.
+using ResultSizes = std::vector<std::optional<c10::IntArrayRef>>;
+
+/// How this call is cut; nothing if it is one block. `writes`: which arguments are written.
+[[nodiscard]] LOOM_API std::optional<DeferredSplit> split_of(const SplitRule& rule,
+                                                             Arguments arguments,
+                                                             const std::vector<bool>& writes,
+                                                             const ResultSizes& results);
+
+}  // namespace loom::ops

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/ops/deferred_split.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/empty.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace loom::ops {
+namespace {
+
+using Kind = SplitRule::Kind;
+
+std::optional<DeferredSplit> split(const SplitRule& rule, const std::vector<c10::IValue>& given,
+                                   const std::vector<at::Tensor>& results) {
+  ResultSizes sizes;
+  for (const at::Tensor& result : results) {
+    sizes.push_back(result.defined() ? std::optional(result.sizes()) : std::nullopt);
+  }
+  return split_of(rule, given, std::vector<bool>(given.size(), false), sizes);
+}
+
+at::Tensor tensor(c10::IntArrayRef sizes) {
+  return at::empty(sizes, at::TensorOptions().device(c10::kPrivateUse1));
+}
+
+SplitRule rule_of(const char* name, const char* overload = "") {
+  const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(name, overload);
+  const auto rule = split_rule(op);
+  EXPECT_TRUE(rule) << name;
+  return rule.value_or(SplitRule{});
+}
+
+TEST(DeferredSplitTest, PointwiseOperatorsAreKnownByTheirTag) {
+  EXPECT_EQ(rule_of("aten::frexp", "Tensor").kind, Kind::kPointwise);
+  EXPECT_EQ(rule_of("aten::complex").kind, Kind::kPointwise);
+}
+
+TEST(DeferredSplitTest, OthersAreOneBlock) {
+  EXPECT_FALSE(split_rule(c10::Dispatcher::singleton().findSchemaOrThrow("aten::put", "")));
+}
+
+TEST(DeferredSplitTest, PointwiseOperandsBroadcast) {
+  const auto cut =
+      split({Kind::kPointwise, 0, 1}, {tensor({900, 1}), tensor({500}), 3.0}, {tensor({900, 500})});
+  ASSERT_TRUE(cut);
+  EXPECT_EQ(cut->items, 900);
+  EXPECT_EQ(cut->arguments, (std::vector<std::int8_t>{0, -1, -1}));
+  EXPECT_EQ(cut->results, (std::vector<std::int8_t>{0}));
+  EXPECT_GT(cut->blocks(), 1);
+}
+
+TEST(DeferredSplitTest, ALeadingDimensionOfOneIsPassedOver) {
+  const auto cut =
+      split({Kind::kPointwise, 0, 1}, {tensor({1, 900, 500})}, {tensor({1, 900, 500})});
+  ASSERT_TRUE(cut);
+  EXPECT_EQ(cut->results, (std::vector<std::int8_t>{1}));
+}
+
+TEST(DeferredSplitTest, SmallCallsAreOneBlock) {
+  EXPECT_FALSE(split({Kind::kPointwise, 0, 1}, {tensor({9, 5})}, {tensor({9, 5})}));
+}
+
+TEST(DeferredSplitTest, DimensionsThatAreNamedAreNotCut) {
+  const SplitRule rule{Kind::kOthers, 1, 1};
+  const at::Tensor x = tensor({900, 500});
+  const auto rows = split(rule, {x, 1}, {tensor({900, 500})});
+  const auto columns = split(rule, {x, -2}, {tensor({900, 500})});
+  ASSERT_TRUE(rows && columns);
+  EXPECT_EQ(rows->arguments[0], 0);
+  EXPECT_EQ(columns->arguments[0], 1);
+  EXPECT_FALSE(split(rule, {x, std::vector<std::int64_t>{0, 1}}, {tensor({900, 500})}));
+  EXPECT_FALSE(split(rule, {x, std::vector<std::int64_t>{}}, {tensor({900, 500})}));
+  EXPECT_FALSE(split(rule, {x, c10::IValue()}, {tensor({900, 500})}));
+}
+
+TEST(DeferredSplitTest, AReducedDimensionIsMissingInTheResults) {
+  const auto cut = split({Kind::kOthers, 1, 10}, {tensor({2, 300, 500}), 0},
+                         {tensor({300, 500}), tensor({300, 500})});
+  ASSERT_TRUE(cut);
+  EXPECT_EQ(cut->arguments[0], 1);
+  EXPECT_EQ(cut->results, (std::vector<std::int8_t>{0, 0}));
+}
+
+TEST(DeferredSplitTest, MatricesOfABatchAreItems) {
+  const SplitRule rule{Kind::kLeading, 2, 30};
+  const auto both =
+      split(rule, {tensor({1, 40, 60, 60}), tensor({1, 40, 60, 60})}, {tensor({1, 40, 60, 60})});
+  ASSERT_TRUE(both);
+  EXPECT_EQ(both->arguments, (std::vector<std::int8_t>{1, 1}));
+  const auto shared = split(rule, {tensor({40, 60, 60}), tensor({60, 60})}, {tensor({40, 60, 60})});
+  ASSERT_TRUE(shared);
+  EXPECT_EQ(shared->arguments, (std::vector<std::int8_t>{0, -1}));
+  EXPECT_FALSE(split(rule, {tensor({500, 500})}, {tensor({500, 500})}));
+  EXPECT_FALSE(split(rule, {tensor({40, 60, 60}), tensor({1, 60, 60})}, {tensor({40, 60, 60})}));
+}
+
+TEST(DeferredSplitTest, AResultThatIsAbsentIsLeftOut) {
+  const auto cut = split({Kind::kLeading, 3, 30}, {tensor({8, 4, 90, 90})},
+                         {tensor({8, 4, 90, 90}), at::Tensor()});
+  ASSERT_TRUE(cut);
+  EXPECT_EQ(cut->results, (std::vector<std::int8_t>{0, -1}));
+}
+
+TEST(DeferredSplitTest, WhatIsWrittenTwiceIsNotCut) {
+  const at::Tensor one = tensor({1}).expand({900, 500});
+  EXPECT_FALSE(split_of({Kind::kPointwise, 0, 1}, {{tensor({900, 500}), one}}, {false, true}, {}));
+  const SplitRule rule{Kind::kOthers, 2, 1};
+  EXPECT_FALSE(split_of(rule, {{tensor({900, 500}), one, 1}}, {false, true, false}, {}));
+}
+
+}  // namespace
+}  // namespace loom::ops

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Kernels of ATen that are cut into blocks: values of cpu, the same ones on any number of cores."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional as F  # noqa: N812
+
+
+def random(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.randn(*shape, dtype=dtype, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+def positive(*shape: int) -> torch.Tensor:
+    """Symmetric positive definite matrices."""
+    x = random(*shape, dtype=torch.float64)
+    return x @ x.mT + shape[-1] * torch.eye(shape[-1], dtype=torch.float64)
+
+
+def triangles(*shape: int) -> torch.Tensor:
+    return torch.linalg.cholesky(positive(*shape))
+
+
+def grid(*shape: int) -> torch.Tensor:
+    return random(*shape).tanh()
+
+
+Case = tuple[Callable[..., Any], tuple[torch.Tensor, ...]]
+
+CASES: dict[str, Case] = {
+    "fft of rows": (lambda x: torch.fft.fft(x), (random(256, 512),)),
+    "fft of columns": (lambda x: torch.fft.rfft(x, dim=0), (random(256, 512),)),
+    "fft of all dimensions": (lambda x: torch.fft.fft2(x), (random(256, 256),)),
+    "irfft": (lambda x: torch.fft.irfft(x), (random(256, 257, dtype=torch.complex64),)),
+    "stft": (
+        lambda x, w: torch.stft(x, 400, window=w, return_complex=True),
+        (random(4, 40000), torch.hann_window(400)),
+    ),
+    "flip of rows": (lambda x: x.flip(0), (random(700, 300),)),
+    "flip of both": (lambda x: x.flip(0, 1), (random(700, 300),)),
+    "flip of a transposed": (lambda x: x.t().flip(1), (random(700, 300),)),
+    "flip between": (lambda x: x.flip(-2), (random(3, 500, 301),)),
+    "roll": (lambda x: x.roll(5, 1), (random(700, 300),)),
+    "roll of all": (lambda x: x.roll(5), (random(700, 300),)),
+    "kthvalue": (lambda x: x.kthvalue(7, 1), (random(600, 200),)),
+    "kthvalue kept": (lambda x: x.kthvalue(7, 0, keepdim=True), (random(200, 600),)),
+    "mode": (lambda x: x.mode(0), (random(100, 900).mul(3).round(),)),
+    "median": (lambda x: x.median(-1), (random(10, 60, 100),)),
+    "nanmedian": (lambda x: x.nanmedian(1), (random(10, 60, 100).log(),)),
+    "logcumsumexp": (lambda x: x.logcumsumexp(1), (random(300, 200),)),
+    "complex": (torch.complex, (random(500, 300), random(300))),
+    "frexp": (torch.frexp, (random(700, 300),)),
+    "frexp of columns": (lambda x: torch.frexp(x.t()), (random(700, 300),)),
+    "xlogy of a column": (torch.special.xlog1py, (random(700, 300).abs(), random(700, 1).abs())),
+    "cross": (
+        lambda x, y: torch.linalg.cross(x, y, dim=1),
+        (random(900, 3, 70), random(900, 3, 70)),
+    ),
+    "cross of one": (
+        lambda x, y: torch.linalg.cross(x, y, dim=1),
+        (random(900, 3, 70), random(1, 3, 1)),
+    ),
+    "cholesky": (torch.linalg.cholesky, (positive(30, 40, 40),)),
+    "cholesky of a batch of batches": (torch.linalg.cholesky, (positive(1, 30, 40, 40),)),
+    "cholesky_solve": (torch.cholesky_solve, (random(30, 40, 5).double(), triangles(30, 40, 40))),
+    "cholesky_inverse": (torch.cholesky_inverse, (triangles(30, 40, 40),)),
+    "solve": (torch.linalg.solve, (positive(30, 40, 40), random(30, 40, 3).double())),
+    "solve of vectors": (torch.linalg.solve, (positive(40, 40, 40), random(40, 40).double())),
+    "solve of one for all": (torch.linalg.solve, (positive(40, 40, 40), random(40, 2).double())),
+    "solve_triangular": (
+        lambda a, b: torch.linalg.solve_triangular(a, b, upper=False),
+        (triangles(30, 40, 40), random(30, 40, 3).double()),
+    ),
+    "lu": (torch.linalg.lu, (positive(30, 40, 30 + 10),)),
+    "lu_factor": (torch.linalg.lu_factor, (positive(30, 40, 40),)),
+    "inv": (torch.linalg.inv, (positive(30, 40, 40),)),
+    "det": (torch.linalg.det, (positive(30, 20, 20),)),
+    "slogdet": (torch.linalg.slogdet, (positive(2, 30, 20, 20),)),
+    "qr": (lambda x: torch.linalg.qr(x), (positive(30, 40, 40),)),
+    "qr without q": (lambda x: torch.linalg.qr(x, mode="r"), (positive(30, 40, 40),)),
+    "eigh": (lambda x: torch.linalg.eigh(x).eigenvalues, (positive(30, 20, 20),)),
+    "svdvals": (torch.linalg.svdvals, (positive(30, 20, 20),)),
+    "matrix_exp": (torch.matrix_exp, (positive(30, 20, 20) / 100,)),
+    "unfold": (lambda x: F.unfold(x, 3), (random(8, 4, 60, 60),)),
+    "unfold of one": (lambda x: F.unfold(x, 3), (random(4, 160, 60),)),
+    "fold": (lambda x: F.fold(x, (60, 60), 3), (random(8, 36, 58 * 58),)),
+    "adaptive_avg_pool2d": (lambda x: F.adaptive_avg_pool2d(x, 5), (random(8, 16, 60, 60),)),
+    "adaptive_avg_pool2d of one": (
+        lambda x: F.adaptive_avg_pool2d(x, 5),
+        (random(1, 64, 60, 60),),
+    ),
+    "adaptive_avg_pool3d": (lambda x: F.adaptive_avg_pool3d(x, 3), (random(4, 9, 16, 20, 20),)),
+    "grid_sample": (
+        lambda x, g: F.grid_sample(x, g, align_corners=False),
+        (random(6, 3, 40, 40), grid(6, 40, 40, 2)),
+    ),
+    "grid_sample of volumes": (
+        lambda x, g: F.grid_sample(x, g, align_corners=False),
+        (random(4, 3, 10, 20, 20), grid(4, 10, 20, 20, 3)),
+    ),
+    "cdist": (torch.cdist, (random(20, 30, 9), random(20, 40, 9))),
+    "dot": (torch.dot, (random(500_001).double(), random(500_001).double())),
+    "dot of gaps": (lambda x: torch.dot(x[::2], x[1::2]), (random(500_000).double(),)),
+    "vdot": (torch.vdot, (random(300_000, dtype=torch.complex128),) * 2),
+    "dot of integers": (torch.dot, (torch.arange(300_000), torch.arange(300_000) % 7)),
+}
+
+
+@pytest.fixture(autouse=True)
+def all_cores() -> Iterator[None]:
+    yield
+    torch.loom.set_num_threads(torch.loom.get_device_properties(0).core_count)
+
+
+def results(case: Case, device: str) -> Any:
+    function, inputs = case
+    return function(*(each.to(device) for each in inputs))
+
+
+def on_host(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.cpu()
+    return [on_host(each) for each in value]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values_are_those_of_cpu(name: str) -> None:
+    expected, found = results(CASES[name], "cpu"), results(CASES[name], "loom")
+    torch.testing.assert_close(on_host(found), on_host(expected), equal_nan=True)
+    if isinstance(expected, torch.Tensor):
+        assert found.stride() == expected.stride()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_cores_do_not_matter(name: str) -> None:
+    many = on_host(results(CASES[name], "loom"))
+    torch.loom.set_num_threads(1)
+    one = on_host(results(CASES[name], "loom"))
+    torch.testing.assert_close(one, many, rtol=0, atol=0, equal_nan=True)
+
+
+GRADIENTS = (
+    "fft of rows",
+    "flip of rows",
+    "complex",
+    "cholesky",
+    "solve",
+    "inv",
+    "unfold",
+    "fold",
+    "adaptive_avg_pool2d",
+    "adaptive_avg_pool3d",
+    "grid_sample",
+    "grid_sample of volumes",
+    "logcumsumexp",
+    "dot",
+)
+
+
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_gradients_are_those_of_cpu(name: str) -> None:
+    function, inputs = CASES[name]
+    gradients = []
+    for device in ("cpu", "loom"):
+        own = [each.to(device, copy=True).requires_grad_() for each in inputs]
+        result = function(*own)
+        result.abs().sum().backward()
+        gradients.append([each.grad.cpu() for each in own])
+    torch.testing.assert_close(gradients[1], gradients[0], rtol=1e-4, atol=1e-4)
+
+
+def test_a_refusal_of_one_block_is_that_of_the_call() -> None:
+    matrices = positive(30, 40, 40)
+    matrices[17] = -matrices[17]
+    with pytest.raises(torch.linalg.LinAlgError, match=r"\(Batch element 17\)"):
+        torch.linalg.cholesky(matrices.to("loom")).cpu()
+
+
+def test_an_expanded_result_is_written_as_on_cpu() -> None:
+    x = random(700, 300)
+    for device in ("cpu", "loom"):
+        one = torch.zeros(1, device=device).expand(700, 300)
+        with pytest.raises(RuntimeError, match="unsupported operation"):
+            torch.complex(
+                x.to(device), x.to(device), out=one.to(torch.complex64)[:1].expand(700, 300)
+            )
