@@ -9,6 +9,7 @@
 #include "loom/ops/empty.h"
 #include "loom/ops/quantized_parts.h"
 #include "loom/ops/sparse_parts.h"
+#include "loom/ops/tensor_lists.h"
 #include "loom/ops/tensor_ref.h"
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -132,15 +133,8 @@ void CpuArguments::look_at(const at::Tensor& tensor) {
 }
 
 void CpuArguments::look_at(const c10::IValue& value) {
-  if (value.isTensor()) {
-    look_at(value.toTensor());
-  } else if (value.isTensorList()) {
-    for (const at::Tensor& tensor : value.toTensorList()) look_at(tensor);
-  } else if (value.isOptionalTensorList()) {
-    for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorList()) {
-      if (tensor) look_at(*tensor);
-    }
-  } else if (value.isDevice() && value.toDevice().is_privateuseone()) {
+  for_each_tensor(value, [this](const at::Tensor& tensor) { look_at(tensor); });
+  if (value.isDevice() && value.toDevice().is_privateuseone()) {
     output_device_ = to_c10(resolve_device(value.toDevice().index(), "device"));
   }
 }
@@ -160,24 +154,11 @@ void CpuArguments::convert(torch::jit::Stack& stack) {
 }
 
 c10::IValue CpuArguments::to_cpu(const c10::IValue& value, const c10::Argument& argument) {
-  if (value.isTensor()) return to_cpu(value.toTensor());
-  if (value.isTensorList()) {
-    c10::List<at::Tensor> list;
-    for (const at::Tensor& tensor : value.toTensorList()) list.push_back(to_cpu(tensor));
-    return list;
-  }
-  if (value.isOptionalTensorList()) {
-    c10::List<std::optional<at::Tensor>> list;
-    for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorList()) {
-      list.push_back(tensor ? std::optional(to_cpu(*tensor)) : std::nullopt);
-    }
-    return list;
-  }
   if (value.isDevice() && value.toDevice().is_privateuseone()) return c10::Device(c10::kCPU);
   if (is_generator(argument)) {
     return cpu_generator(value.isNone() ? std::nullopt : std::optional(value.toGenerator()));
   }
-  return value;
+  return map_tensors(value, [this](const at::Tensor& tensor) { return to_cpu(tensor); });
 }
 
 at::Tensor CpuArguments::to_cpu(const at::Tensor& tensor) {
@@ -300,13 +281,7 @@ void CpuArguments::convert_results(torch::jit::Stack& stack) {
 }
 
 c10::IValue CpuArguments::to_device(const c10::IValue& value) {
-  if (value.isTensor()) return to_device(value.toTensor());
-  if (value.isTensorList()) {
-    c10::List<at::Tensor> list;
-    for (const at::Tensor& tensor : value.toTensorList()) list.push_back(to_device(tensor));
-    return list;
-  }
-  return value;
+  return map_tensors(value, [this](const at::Tensor& tensor) { return to_device(tensor); });
 }
 
 at::Tensor CpuArguments::to_device(const at::Tensor& tensor) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/overlap.h"
 
+#include "loom/ops/tensor_lists.h"
+
 #include <ATen/MemoryOverlap.h>
 
 namespace loom::ops {
@@ -17,16 +19,6 @@ Status overlap(const at::Tensor& written, const at::Tensor& other) {
 
 bool overlaps_itself(const at::Tensor& tensor) {
   return at::has_internal_overlap(tensor) == at::MemOverlap::Yes;
-}
-
-// A tensor, or the tensors of a list.
-template <class Visit>
-void for_each_tensor(const c10::IValue& value, Visit visit) {
-  if (value.isTensor()) return visit(value.toTensor());
-  if (!value.isList() || value.isIntList() || value.isDoubleList() || value.isBoolList()) return;
-  for (const c10::IValue& element : value.toListRef()) {
-    if (element.isTensor()) visit(element.toTensor());
-  }
 }
 
 }  // namespace

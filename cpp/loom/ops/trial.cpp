@@ -3,6 +3,7 @@
 
 #include "loom/base/mutex.h"
 #include "loom/ops/fallback.h"
+#include "loom/ops/tensor_lists.h"
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/record_function.h>
@@ -51,20 +52,7 @@ class StandIns {
   }
 
   [[nodiscard]] c10::IValue of(const c10::IValue& value) const {
-    if (value.isTensor()) return of(value.toTensor());
-    if (value.isTensorList()) {
-      c10::List<at::Tensor> list;
-      for (const at::Tensor& tensor : value.toTensorList()) list.push_back(of(tensor));
-      return list;
-    }
-    if (value.isOptionalTensorList()) {
-      c10::List<std::optional<at::Tensor>> list;
-      for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorList()) {
-        list.push_back(tensor ? std::optional(of(*tensor)) : std::nullopt);
-      }
-      return list;
-    }
-    return value;
+    return map_tensors(value, [this](const at::Tensor& tensor) { return of(tensor); });
   }
 
  private:

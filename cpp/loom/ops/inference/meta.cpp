@@ -3,6 +3,7 @@
 
 #include "loom/ops/inference/kept_answers.h"
 #include "loom/ops/inference_warnings.h"
+#include "loom/ops/tensor_lists.h"
 
 #include <ATen/DimVector.h>
 #include <ATen/PythonTorchFunctionTLS.h>
@@ -25,20 +26,7 @@ std::atomic<std::uint64_t> runs = 0;
 class MetaArguments {
  public:
   c10::IValue to_meta(const c10::IValue& value) {
-    if (value.isTensor()) return to_meta(value.toTensor());
-    if (value.isTensorList()) {
-      c10::List<at::Tensor> list;
-      for (const at::Tensor& tensor : value.toTensorList()) list.push_back(to_meta(tensor));
-      return list;
-    }
-    if (value.isOptionalTensorList()) {
-      c10::List<std::optional<at::Tensor>> list;
-      for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorList()) {
-        list.push_back(tensor ? std::optional(to_meta(*tensor)) : std::nullopt);
-      }
-      return list;
-    }
-    return value;
+    return map_tensors(value, [this](const at::Tensor& tensor) { return to_meta(tensor); });
   }
 
   /// True if `result` is an argument or a view of one.
