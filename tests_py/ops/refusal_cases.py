@@ -25,6 +25,13 @@ def call(name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> 
     return Call(name, function, args, kwargs)
 
 
+def fractional_pool(what: str, kernel: list[int], samples: torch.Tensor) -> Call:
+    dims = len(kernel)
+    pool = getattr(aten, f"fractional_max_pool{dims}d")
+    images = ones(2, 3, *[6] * dims)
+    return call(f"fractional_max_pool{dims}d, {what}", pool, images, kernel, [3] * dims, samples)
+
+
 def shapes() -> list[Call]:
     x = ones(3, 4)
     return [
@@ -41,38 +48,10 @@ def shapes() -> list[Call]:
         call("gather", lambda x, i: x.gather(0, i), x, longs(0, 1)),
         call("take of nothing", lambda x, i: x.take(i), ones(0), longs(0)),
         call("put of another number", lambda x, i, v: x.put_(i, v), x, longs(0, 1), ones(3)),
-        call(
-            "fractional_max_pool2d samples",
-            aten.fractional_max_pool2d,
-            ones(2, 3, 6, 6),
-            [2, 2],
-            [3, 3],
-            ones(2, 4, 2),
-        ),
-        call(
-            "fractional_max_pool3d samples",
-            aten.fractional_max_pool3d,
-            ones(2, 3, 6, 6, 6),
-            [2, 2, 2],
-            [3, 3, 3],
-            ones(2, 3, 2),
-        ),
-        call(
-            "fractional_max_pool3d batch",
-            aten.fractional_max_pool3d,
-            ones(2, 3, 6, 6, 6),
-            [2, 2, 2],
-            [3, 3, 3],
-            ones(1, 3, 3),
-        ),
-        call(
-            "fractional_max_pool2d kernel",
-            aten.fractional_max_pool2d,
-            ones(2, 3, 6, 6),
-            [7, 2],
-            [3, 3],
-            ones(2, 3, 2),
-        ),
+        fractional_pool("samples of other channels", [2, 2], ones(2, 4, 2)),
+        fractional_pool("samples of two dimensions", [2, 2, 2], ones(2, 3, 2)),
+        fractional_pool("samples of another batch", [2, 2, 2], ones(1, 3, 3)),
+        fractional_pool("a kernel larger than images", [7, 2], ones(2, 3, 2)),
         call("index_add", lambda x, i: x.index_add(0, i, x), x, longs(0, 1)),
         call("index_copy", lambda x, i: x.index_copy(0, i, x[:2]), x, longs(0)),
         call("index_fill value", lambda x, i, v: x.index_fill(0, i, v), x, longs(0), ones(2)),
@@ -136,37 +115,19 @@ def shapes() -> list[Call]:
 
 
 def empty_dimensions() -> list[Call]:
-    functions: dict[str, Callable[..., Any]] = {
-        name: getattr(torch, name)
-        for name in (
-            "argmax",
-            "argmin",
-            "max",
-            "min",
-            "amax",
-            "amin",
-            "aminmax",
-            "median",
-            "nanmedian",
-            "mode",
-            "kthvalue",
-            "cummax",
-            "logcumsumexp",
-            "sort",
-        )
-    }
-    arguments = {"kthvalue": {"k": 1}}
+    along = "argmax argmin max min amax amin aminmax median nanmedian mode cummax logcumsumexp sort"
+    whole = "argmax argmin max min aminmax median amax"
     calls = [
-        call(f"{name} over no elements", function, ones(2, 0), dim=1, **arguments.get(name, {}))
-        for name, function in functions.items()
+        call(f"{name} over no elements", getattr(torch, name), ones(2, 0), dim=1)
+        for name in along.split()
     ]
     calls += [
-        call(f"{name} of nothing", functions[name], ones(0, 3))
-        for name in ("argmax", "argmin", "max", "min", "aminmax", "median", "amax")
+        call(f"{name} of nothing", getattr(torch, name), ones(0, 3)) for name in whole.split()
     ]
     pool = ones(2, 0, 4, 4)
     return [
         *calls,
+        call("kthvalue over no elements", torch.kthvalue, ones(2, 0), 1, dim=1),
         call("quantile of nothing", torch.quantile, ones(0), 0.5),
         call("max_pool2d of no channels", functional.max_pool2d, pool, 2),
         call("avg_pool2d of no columns", functional.avg_pool2d, ones(1, 2, 0, 4), 2),
@@ -240,80 +201,63 @@ def dtypes() -> list[Call]:
     return calls
 
 
+# Of a tensor, an index into it and a number.
+WITH_A_NUMBER: dict[str, Callable[[torch.Tensor, torch.Tensor, Any], Any]] = {
+    "fill_": lambda x, _, v: x.fill_(v),
+    "full": lambda x, _, v: torch.full_like(x, v),
+    "index_fill": lambda x, i, v: x.index_fill(0, i, v),
+    "index_fill_": lambda x, i, v: x.index_fill_(0, i, v),
+    "index_add": lambda x, i, v: x.index_add(0, i, x[:2], alpha=v),
+    "masked_fill": lambda x, _, v: x.masked_fill(x > 0, v),
+    "masked_fill_": lambda x, _, v: x.masked_fill_(x > 0, v),
+    "scatter": lambda x, i, v: x.scatter(0, i, v),
+    "scatter_ reduce": lambda x, i, v: x.scatter_(0, i, v, reduce="add"),
+    "add": lambda x, _, v: torch.add(x, x, alpha=v),
+    "add_": lambda x, _, v: x.add_(x.clone(), alpha=v),
+    "mul": lambda x, _, v: torch.mul(x, v),
+    "pow_": lambda x, _, v: x.pow_(v),
+    "remainder_": lambda x, _, v: x.remainder_(v),
+    "eq_": lambda x, _, v: x.eq_(v),
+    "lerp": lambda x, _, v: torch.lerp(x, x, v),
+    "lerp_": lambda x, _, v: x.lerp_(x.clone(), v),
+    "addcmul": lambda x, _, v: torch.addcmul(x, x, x, value=v),
+    "addcmul_": lambda x, _, v: x.addcmul_(x.clone(), x.clone(), value=v),
+    "addcdiv": lambda x, _, v: torch.addcdiv(x, x, x, value=v),
+    "addmm": lambda x, _, v: torch.addmm(x, x[:, None], x[None], alpha=v),
+    "addmm beta": lambda x, _, v: torch.addmm(x, x[:, None], x[None], beta=v),
+    "addmv": lambda x, _, v: torch.addmv(x, x.expand(3, 3), x, alpha=v),
+    "addr": lambda x, _, v: torch.addr(x, x, x, alpha=v),
+    "addbmm": lambda x, _, v: torch.addbmm(x, x[None, :, None], x[None, None], alpha=v),
+    "baddbmm": lambda x, _, v: torch.baddbmm(x, x[None, :, None], x[None, None], alpha=v),
+    "clamp": lambda x, _, v: x.clamp(v),
+    "threshold": lambda x, _, v: functional.threshold(x, v, v),
+    "hardtanh": lambda x, _, v: functional.hardtanh(x, v, 1.0),
+    "leaky_relu": lambda x, _, v: functional.leaky_relu(x, v),
+    "elu": lambda x, _, v: functional.elu(x, v),
+    "softplus": lambda x, _, v: functional.softplus(x, v),
+    "norm": lambda x, _, v: torch.norm(x, v),
+}
+
+
 def numbers() -> list[Call]:
-    x, i = ones(3), longs(0, 2)
-    z = 1 + 2j
-    bytes_ = ones(3, dtype=torch.uint8)
-    calls = [
-        call("index_fill_", lambda x, i: x.index_fill_(0, i, z), x, i),
-        call("index_fill", lambda x, i: x.index_fill(0, i, z), x, i),
-        call(
-            "index_fill of a tensor", lambda x, i, v: x.index_fill(0, i, v), x, i, torch.tensor(z)
-        ),
-        call("lerp", lambda x: torch.lerp(x, x, z), x),
-        call("lerp_", lambda x, y: x.lerp_(y, z), x, ones(3)),
-        call("addcmul", lambda x: torch.addcmul(x, x, x, value=z), x),
-        call("addcdiv", lambda x: torch.addcdiv(x, x, x, value=z), x),
-        call("addcmul_", lambda x, y: x.addcmul_(y, y, value=z), x, ones(3)),
-        call("add alpha", lambda x: torch.add(x, x, alpha=z), x),
-        call("addmm", lambda m: torch.addmm(m, m, m, alpha=z), ones(2, 2)),
-        call("addmm beta", lambda m: torch.addmm(m, m, m, beta=z), ones(2, 2)),
-        call("addmv", lambda m, v: torch.addmv(v, m, v, alpha=z), ones(2, 2), ones(2)),
-        call("addbmm", lambda m: torch.addbmm(m[0], m, m, alpha=z), ones(2, 2, 2)),
-        call("baddbmm", lambda m: torch.baddbmm(m, m, m, alpha=z), ones(2, 2, 2)),
-        call("addr", lambda v, m: torch.addr(m, v, v, alpha=z), ones(2), ones(2, 2)),
-        call("fill_", lambda x: x.fill_(z), x),
-        call("full", lambda x: torch.full_like(x, z), x),
-        call("masked_fill", lambda x: x.masked_fill(x > 0, z), x),
-        call("masked_fill_", lambda x, m: x.masked_fill_(m, z), x, ones(3) > 0),
-        call("index_add", lambda x, i: x.index_add(0, i, x[:2], alpha=z), x, i),
-        call("scatter", lambda x, i: x.scatter(0, i, z), x, i),
-        call("scatter_ reduce", lambda x, i: x.scatter_(0, i, z, reduce="add"), x, i),
-        call("clamp", lambda x: x.clamp(z), x),
-        call("threshold", lambda x: functional.threshold(x, z, 1), x),
-        call("hardtanh", lambda x: functional.hardtanh(x, z, 1), x),
-        call("leaky_relu", lambda x: functional.leaky_relu(x, z), x),
-        call("elu", lambda x: functional.elu(x, z), x),
-        call("softplus", lambda x: functional.softplus(x, z), x),
-        call("pow_", lambda x: x.pow_(z), x),
-        call("norm", lambda x: torch.norm(x, z), x),
-        call("cdist", lambda m: torch.cdist(m, m, p=-1.0), ones(2, 2)),
-        call("renorm", lambda m: torch.renorm(m, -1, 0, 1), ones(2, 2)),
-        call("dropout", lambda x: torch.native_dropout(x, 2.0, True), x),
-        call("softshrink", lambda x: functional.softshrink(x, -1), x),
+    index, two = longs(0, 2), ones(2, 2)
+    operands = [
+        (ones(3, dtype=torch.uint8), (-1, 300, 0.5, 1e30, float("nan"))),
+        (ones(3), (1e300, -1e300, 1 + 2j)),
     ]
-    for value in (-1, 300, 0.5, 1e30, float("nan")):
-        calls += [
-            call(f"fill_ {value}", lambda x, v: x.fill_(v), bytes_, value),
-            call(f"index_fill {value}", lambda x, i, v: x.index_fill(0, i, v), bytes_, i, value),
-            call(f"masked_fill {value}", lambda x, v: x.masked_fill(x > 0, v), bytes_, value),
-            call(f"scatter {value}", lambda x, i, v: x.scatter(0, i, v), bytes_, i, value),
-            call(f"add {value}", lambda x, v: x.add_(x.clone(), alpha=v), bytes_, value),
-            call(f"clamp {value}", lambda x, v: x.clamp(v), bytes_, value),
-            call(f"threshold {value}", lambda x, v: functional.threshold(x, v, v), bytes_, value),
-            call(f"addcmul {value}", lambda x, v: torch.addcmul(x, x, x, value=v), bytes_, value),
-            call(f"remainder {value}", lambda x, v: x.remainder_(v), bytes_, value),
-            call(f"pow {value}", lambda x, v: x.pow_(v), bytes_, value),
-            call(f"full {value}", lambda x, v: torch.full_like(x, v), bytes_, value),
-            call(f"eq {value}", lambda x, v: x.eq_(v), bytes_, value),
-        ]
-    for value in (1e300, -1e300):
-        calls += [
-            call(f"fill_ {value}", lambda x, v: x.fill_(v), x, value),
-            call(f"add {value}", lambda x, v: torch.add(x, x, alpha=v), x, value),
-            call(f"mul {value}", lambda x, v: torch.mul(x, v), x, value),
-            call(f"lerp {value}", lambda x, v: torch.lerp(x, x, v), x, value),
-            call(f"addcmul {value}", lambda x, v: torch.addcmul(x, x, x, value=v), x, value),
-            call(f"index_fill {value}", lambda x, i, v: x.index_fill(0, i, v), x, i, value),
-            call(f"masked_fill {value}", lambda x, v: x.masked_fill(x > 0, v), x, value),
-            call(f"clamp {value}", lambda x, v: x.clamp(v), x, value),
-            call(f"addmm {value}", lambda m, v: torch.addmm(m, m, m, alpha=v), ones(2, 2), value),
-            call(f"scatter {value}", lambda x, i, v: x.scatter(0, i, v), x, i, value),
-            call(f"threshold {value}", lambda x, v: functional.threshold(x, v, v), x, value),
-            call(f"hardtanh {value}", lambda x, v: functional.hardtanh(x, v, 0.0), x, value),
-            call(f"leaky_relu {value}", lambda x, v: functional.leaky_relu(x, v), x, value),
-        ]
-    return calls
+    return [
+        *(
+            call(f"{name} {value} of {x.dtype}", function, x, index, value)
+            for x, values in operands
+            for value in values
+            for name, function in WITH_A_NUMBER.items()
+        ),
+        call("index_fill of a tensor", aten.index_fill, ones(3), 0, index, torch.tensor(1 + 2j)),
+        call("cdist", torch.cdist, two, two, p=-1.0),
+        call("renorm", torch.renorm, two, -1, 0, 1),
+        call("dropout", torch.native_dropout, ones(3), 2.0, True),
+        call("softshrink", functional.softshrink, ones(3), -1),
+    ]
 
 
 CASES: dict[str, Callable[[], list[Call]]] = {

@@ -12,6 +12,8 @@ DIFFERENCES: dict[tuple[str, str], str] = {
     ("dtypes", "max_pool1d"): "it is max_pool2d, which takes integers and has another name",
     ("numbers", "lerp 1e+300"): "the fused formula computes with the weight as it is",
     ("numbers", "lerp -1e+300"): "the fused formula computes with the weight as it is",
+    ("numbers", "lerp_ 1e+300"): "the fused formula computes with the weight as it is",
+    ("numbers", "lerp_ -1e+300"): "the fused formula computes with the weight as it is",
     ("foreach", "_foreach_powsum"): _POWSUM,
     ("foreach", "_foreach_max of complex"): "it is amax, whose kernel has another name",
     ("small dtypes", "eye of"): "it is a fill, whose kernel has another name",
