@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Convolutions of bfloat16 against sums in float64."""
+"""What tests of convolutions share: shapes, operands, and bfloat16 against sums in float64."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -8,8 +9,20 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 
+@dataclass(frozen=True)
+class Shape:
+    images: tuple[int, int, int, int]
+    weights: tuple[int, int, int, int]
+    stride: int = 1
+    padding: int = 1
+
+
+def normal(*shape: int, seed: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)) / 4
+
+
 def numbers(*shape: int, seed: int = 17) -> Tensor:
-    return (torch.randn(shape, generator=torch.Generator().manual_seed(seed)) / 4).bfloat16()
+    return normal(*shape, seed=seed).bfloat16()
 
 
 def last_too(tensor: Tensor, wanted: bool) -> Tensor:

@@ -3,32 +3,18 @@
 rounding of the products that it sums up, whatever else a faster algorithm mixes with them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import pytest
 import torch
-from convolution_checks import last_too
+from convolution_checks import Shape, last_too, normal
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
-
-
-@dataclass(frozen=True)
-class Shape:
-    images: tuple[int, int, int, int]
-    weights: tuple[int, int, int, int]
-    stride: int = 1
-    padding: int = 1
-
 
 SHAPES = {
     "tiles": Shape((2, 32, 28, 28), (40, 32, 3, 3)),
     "strides": Shape((2, 32, 28, 28), (40, 32, 3, 3), stride=2),
     "first layer": Shape((2, 3, 60, 60), (32, 3, 7, 7), stride=2, padding=3),
 }
-
-
-def normal(shape: tuple[int, ...], seed: int) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)) / 4
 
 
 def one_element(size: float) -> Callable[[Tensor], None]:
@@ -138,7 +124,7 @@ def test_errors_are_those_of_the_products(
     name: str, pass_: str, dtype: torch.dtype, last: bool, spread: str
 ) -> None:
     left_shape, right_shape, run = convolution(SHAPES[name], pass_)
-    left, right = normal(left_shape, 1).to(dtype), normal(right_shape, 2).to(dtype)
+    left, right = normal(*left_shape, seed=1).to(dtype), normal(*right_shape, seed=2).to(dtype)
     SPREADS[spread][0](left)
     SPREADS[spread][1](right)
     left, right = last_too(left, last), last_too(right, last)

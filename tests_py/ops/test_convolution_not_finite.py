@@ -2,24 +2,15 @@
 """Convolutions where an infinity or NaN is among the images, weights or gradients: it reaches those
 pixels only that see it, and what is beside an image is not multiplied with it."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import torch
-from convolution_checks import last_too
+from convolution_checks import Shape, last_too, normal
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 INF, NAN = float("inf"), float("nan")
-
-
-@dataclass(frozen=True)
-class Shape:
-    images: tuple[int, int, int, int]
-    weights: tuple[int, int, int, int]
-    stride: int = 1
-    padding: int = 1
 
 
 # For each way that some dtype and memory format takes.
@@ -41,10 +32,6 @@ needs_bfloat16 = pytest.mark.skipif(
     not torch.cpu._is_avx512_bf16_supported(), reason="no AVX512_BF16: the kernels are oneDNN's"
 )
 DTYPES = [torch.float32, pytest.param(torch.bfloat16, marks=needs_bfloat16)]
-
-
-def numbers(*shape: int, seed: int) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)) / 4
 
 
 def by_taps(images: Tensor, weights: Tensor, bias: Tensor | None, shape: Shape) -> Tensor:
@@ -79,9 +66,9 @@ def by_taps(images: Tensor, weights: Tensor, bias: Tensor | None, shape: Shape) 
 def operands(shape: Shape, dtype: torch.dtype, last: bool) -> tuple[Tensor, Tensor, Tensor]:
     # Images of one pixel lie in both orders: with weights in channels_last they are oneDNN's.
     last = last and shape.images[2:] != (1, 1)
-    images, weights = numbers(*shape.images, seed=3), numbers(*shape.weights, seed=4)
+    images, weights = normal(*shape.images, seed=3), normal(*shape.weights, seed=4)
     weights /= weights[0].numel() ** 0.5
-    bias = numbers(len(weights), seed=5)
+    bias = normal(len(weights), seed=5)
     return last_too(images.to(dtype), last), last_too(weights.to(dtype), last), bias.to(dtype)
 
 
@@ -136,7 +123,7 @@ def test_gradient_of_the_images(name: str, dtype: torch.dtype, last: bool, spoil
     images, weights, _ = operands(shape, dtype, last)
     x = images.double().requires_grad_()
     clean = by_taps(x, weights, None, shape)
-    gradient = last_too(numbers(*clean.shape, seed=6).to(dtype), last)
+    gradient = last_too(normal(*clean.shape, seed=6).to(dtype), last)
     if spoilt in ("gradient", "all"):
         spoil_images(gradient)
     if spoilt in ("weights", "all"):
@@ -156,7 +143,7 @@ def test_gradient_of_the_weights(name: str, dtype: torch.dtype, last: bool, spoi
     shape = SHAPES[name]
     images, weights, _ = operands(shape, dtype, last)
     w = weights.double().requires_grad_()
-    gradient = last_too(numbers(*by_taps(images, w, None, shape).shape, seed=6).to(dtype), last)
+    gradient = last_too(normal(*by_taps(images, w, None, shape).shape, seed=6).to(dtype), last)
     if spoilt in ("gradient", "all"):
         spoil_images(gradient)
     if spoilt in ("images", "all"):
