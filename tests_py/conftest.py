@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What all Python tests share: two devices, and ways to run a program in a process of its own."""
 
+import gc
 import os
 import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 # Before torch is imported: loom reads its variables at the first use.
 os.environ.setdefault("LOOM_DEVICES", "2")
@@ -39,6 +41,22 @@ def no_fallback() -> Iterator[None]:
     torch.loom.reset_fallbacks()
     yield
     assert torch.loom.fallbacks() == {}
+
+
+@pytest.fixture
+def memory_for_many_elements() -> Iterator[None]:
+    """Memory for 2^32 elements of two bytes, fresh and given back to the system afterwards. Skip
+    where there is none."""
+    torch.loom.empty_cache()
+    least = 2**33 + 2**28
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    free = next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
+    if min(torch.loom.mem_get_info()[0], free) < least:
+        pytest.skip("the test needs some 9 GiB of memory")
+    yield
+    gc.collect()
+    torch.loom.synchronize()
+    torch.loom.empty_cache()
 
 
 @pytest.fixture

@@ -12,7 +12,9 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstdint>
 #include <cstring>
+#include <limits>
 #include <memory>
 
 namespace loom::ops {
@@ -76,8 +78,21 @@ class Shapes {
   std::array<Candidate, 256> candidates_{};
 };
 
+// oneDNN's kernel counts the bytes from its first row to any other in 32 bits.
+template <class T>
+bool is_within_reach(const BlockShape& shape) noexcept {
+  constexpr std::int64_t kReach = std::numeric_limits<std::int32_t>::max();
+  const std::int64_t rows = std::max(shape.rows, kTileRows);  // its own blocks' may be more
+  const std::int64_t left = rows * shape.left_ld, right = shape.inner * shape.right_ld;
+  return std::max(left, right) <= kReach / static_cast<std::int64_t>(sizeof(T)) &&
+         rows * shape.to_ld <= kReach / static_cast<std::int64_t>(sizeof(float));
+}
+
 template <class T>
 bool has_kernel(const BlockShape& shape) {
+  if (!is_within_reach<T>(shape)) [[unlikely]] {
+    return false;
+  }
   thread_local std::unique_ptr<Shapes> shapes;
   if (shapes == nullptr) [[unlikely]] {
     shapes = std::make_unique<Shapes>();
