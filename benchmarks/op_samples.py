@@ -28,7 +28,7 @@ SECONDS = 5.0  # to look for larger samples
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
-    """function(*args, **kwargs), on cpu."""
+    """function(*args, **kwargs), on cpu; what has a gradient requires it."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
@@ -39,7 +39,7 @@ class Sample:
         """Of the largest tensor among the arguments and, if it can be inferred, the result."""
         found = tensors((self.args, self.kwargs))
         with contextlib.suppress(Exception):  # there is no inference, or it needs values
-            found += tensors(self.mapped(lambda tensor: tensor.to("meta"))())
+            found += tensors(self.mapped(lambda tensor: tensor.detach().to("meta"))())
         return max((tensor.numel() for tensor in found), default=0)
 
     def mapped(self, change: Callable[[torch.Tensor], Any]) -> Sample:
@@ -49,6 +49,10 @@ class Sample:
 
     def __call__(self) -> Any:
         return self.function(*self.args, **self.kwargs)
+
+    def without_gradients(self) -> Any:
+        with torch.no_grad():
+            return self()
 
 
 def mapped(value: Any, change: Callable[[torch.Tensor], Any]) -> Any:
@@ -103,7 +107,9 @@ def dtype_of(info: Any) -> torch.dtype:
 
 def samples(info: Any) -> Iterator[Sample]:
     torch.manual_seed(0)
-    made = info.sample_inputs("cpu", dtype_of(info), requires_grad=False)
+    dtype = dtype_of(info)
+    gradients = info.supports_autograd and dtype.is_floating_point
+    made = info.sample_inputs("cpu", dtype, requires_grad=gradients)
     for sample in itertools.islice(made, SAMPLES):
         yield Sample(info.op, (sample.input, *sample.args), dict(sample.kwargs))
 
@@ -167,7 +173,7 @@ def repeated(sample: Sample, elements: int) -> Sample | None:
     for change in (alike, first):
         try:
             longer = sample.mapped(change)
-            longer()
+            longer.without_gradients()
         except Exception:
             continue
         return longer

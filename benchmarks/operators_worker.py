@@ -31,11 +31,7 @@ Call = Callable[[], Any]
 def with_gradient(sample: op_samples.Sample) -> Call | None:
     """Forward and backward, or None if nothing has a gradient."""
 
-    def require(tensor: torch.Tensor) -> torch.Tensor:
-        tensor = tensor.detach()
-        return tensor.requires_grad_() if tensor.is_floating_point() else tensor
-
-    own = sample.mapped(require)
+    own = sample.mapped(lambda tensor: tensor.detach().requires_grad_(tensor.requires_grad))
     inputs = [each for each in op_samples.tensors((own.args, own.kwargs)) if each.requires_grad]
     outputs = [each for each in op_samples.tensors(own()) if each.requires_grad]
     gradients = [torch.ones_like(each) for each in outputs]
@@ -50,8 +46,9 @@ def with_gradient(sample: op_samples.Sample) -> Call | None:
 
 
 def call_on(sample: op_samples.Sample, device: str, gradient: bool) -> Call | None:
-    moved = sample.mapped(lambda tensor: tensor.to(device))
-    return with_gradient(moved) if gradient else moved
+    if gradient:
+        return with_gradient(sample.mapped(lambda tensor: tensor.to(device)))
+    return sample.mapped(lambda tensor: tensor.detach().to(device))
 
 
 def bytes_of(result: Any) -> int:

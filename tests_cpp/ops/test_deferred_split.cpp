@@ -18,7 +18,7 @@ std::optional<DeferredSplit> split(const SplitRule& rule, const std::vector<c10:
   for (const at::Tensor& result : results) {
     sizes.push_back(result.defined() ? std::optional(result.sizes()) : std::nullopt);
   }
-  return split_of(rule, given, std::vector<bool>(given.size(), false), sizes);
+  return split_of({{rule}}, given, std::vector<bool>(given.size(), false), sizes);
 }
 
 at::Tensor tensor(c10::IntArrayRef sizes) {
@@ -27,9 +27,9 @@ at::Tensor tensor(c10::IntArrayRef sizes) {
 
 SplitRule rule_of(const char* name, const char* overload = "") {
   const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(name, overload);
-  const auto rule = split_rule(op);
-  EXPECT_TRUE(rule) << name;
-  return rule.value_or(SplitRule{});
+  const auto rules = split_rules(op);
+  EXPECT_EQ(rules.size(), 1) << name;
+  return rules.empty() ? SplitRule{} : rules[0];
 }
 
 TEST(DeferredSplitTest, PointwiseOperatorsAreKnownByTheirTag) {
@@ -38,7 +38,7 @@ TEST(DeferredSplitTest, PointwiseOperatorsAreKnownByTheirTag) {
 }
 
 TEST(DeferredSplitTest, OthersAreOneBlock) {
-  EXPECT_FALSE(split_rule(c10::Dispatcher::singleton().findSchemaOrThrow("aten::put", "")));
+  EXPECT_TRUE(split_rules(c10::Dispatcher::singleton().findSchemaOrThrow("aten::put", "")).empty());
 }
 
 TEST(DeferredSplitTest, PointwiseOperandsBroadcast) {
@@ -96,6 +96,42 @@ TEST(DeferredSplitTest, MatricesOfABatchAreItems) {
   EXPECT_FALSE(split(rule, {tensor({40, 60, 60}), tensor({1, 60, 60})}, {tensor({40, 60, 60})}));
 }
 
+TEST(DeferredSplitTest, WhatIsNotToBeCutIsAWholeVector) {
+  const SplitRule rule{Kind::kLeading, 0, 20, 0b10};
+  const auto cut = split(rule, {tensor({90000}), tensor({90000})}, {tensor({90000})});
+  ASSERT_TRUE(cut);
+  EXPECT_EQ(cut->arguments, (std::vector<std::int8_t>{-1, 0}));
+  EXPECT_FALSE(split(rule, {tensor({900, 90}), tensor({900, 90})}, {tensor({900, 90})}));
+}
+
+c10::IValue indices(const std::vector<at::Tensor>& given) {
+  c10::List<std::optional<at::Tensor>> list;
+  for (const at::Tensor& each : given) {
+    list.push_back(each.defined() ? std::optional(each.to(c10::kLong)) : std::nullopt);
+  }
+  return list;
+}
+
+TEST(DeferredSplitTest, IndicesAreCutWhereTheyComeFirst) {
+  const SplitRule rule{Kind::kIndex, 0, 4};
+  const at::Tensor self = tensor({700, 300, 50}), index = tensor({900, 1}), one = tensor({1, 40});
+  const auto rows = split(rule, {self, indices({index, one})}, {tensor({900, 40, 50})});
+  ASSERT_TRUE(rows);
+  EXPECT_EQ(rows->items, 900);
+  EXPECT_EQ(rows->arguments, (std::vector<std::int8_t>{-1, 0}));
+  const auto columns = split(rule, {self, indices({{}, tensor({900})})}, {tensor({700, 900, 50})});
+  ASSERT_TRUE(columns);
+  EXPECT_EQ(columns->items, 700);
+  EXPECT_EQ(columns->arguments, (std::vector<std::int8_t>{0, -1}));
+  const auto apart =
+      split(rule, {self, indices({{}, tensor({900}), {}})}, {tensor({700, 900, 50})});
+  ASSERT_TRUE(apart);
+  const auto around =
+      split(rule, {self, indices({tensor({900}), {}, tensor({900})})}, {tensor({900, 300})});
+  ASSERT_TRUE(around);
+  EXPECT_EQ(around->arguments, (std::vector<std::int8_t>{-1, 0}));
+}
+
 TEST(DeferredSplitTest, AResultThatIsAbsentIsLeftOut) {
   const auto cut = split({Kind::kLeading, 3, 30}, {tensor({8, 4, 90, 90})},
                          {tensor({8, 4, 90, 90}), at::Tensor()});
@@ -105,9 +141,10 @@ TEST(DeferredSplitTest, AResultThatIsAbsentIsLeftOut) {
 
 TEST(DeferredSplitTest, WhatIsWrittenTwiceIsNotCut) {
   const at::Tensor one = tensor({1}).expand({900, 500});
-  EXPECT_FALSE(split_of({Kind::kPointwise, 0, 1}, {{tensor({900, 500}), one}}, {false, true}, {}));
+  EXPECT_FALSE(
+      split_of({{{Kind::kPointwise, 0, 1}}}, {{tensor({900, 500}), one}}, {false, true}, {}));
   const SplitRule rule{Kind::kOthers, 2, 1};
-  EXPECT_FALSE(split_of(rule, {{tensor({900, 500}), one, 1}}, {false, true, false}, {}));
+  EXPECT_FALSE(split_of({{rule}}, {{tensor({900, 500}), one, 1}}, {false, true, false}, {}));
 }
 
 }  // namespace

@@ -239,7 +239,7 @@ bool try_defer(const c10::OperatorHandle& op, torch::jit::Stack* stack,
     arguments.emplace_back((*stack)[first + i], plan.writes[i], plan.replaces[i]);
   }
   std::optional<DeferredSplit> split =
-      plan.split ? split_of(*plan.split, given, plan.writes, made->sizes()) : std::nullopt;
+      plan.splits.empty() ? std::nullopt : split_of(plan.splits, given, plan.writes, made->sizes());
   const bool as_outputs = plan.out_form && made->all_defined;
   DeferredCommand command(as_outputs ? *plan.out_form : op, std::move(arguments),
                           std::move(made->fresh), as_outputs, std::move(split));

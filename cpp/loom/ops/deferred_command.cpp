@@ -55,7 +55,12 @@ c10::IValue DeferredArgument::on_worker(const Slice& slice) const {
     case Kind::kOptionalTensorList: {
       c10::List<std::optional<at::Tensor>> list;
       for (const DeferredOperand& operand : operands) {
-        list.push_back(operand.ref.defined() ? std::optional(operand.alias()) : std::nullopt);
+        if (!operand.ref.defined()) {
+          list.push_back(std::nullopt);
+        } else {
+          const bool cut = slice.dim != DeferredSplit::kWhole && operand.ref.sizes()[slice.dim] > 1;
+          list.push_back(operand.alias(cut ? slice : Slice{}));
+        }
       }
       return list;
     }

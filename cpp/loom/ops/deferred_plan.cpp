@@ -183,7 +183,7 @@ DeferredPlan make_plan(const c10::OperatorHandle& op) {
   const bool all_new = std::all_of(plan.result_of.begin(), plan.result_of.end(),
                                    [](int argument) { return argument == DeferredPlan::kNew; });
   if (all_new && !contains(kResizesOutput, name)) plan.out_form = find_out_form(op);
-  plan.split = split_rule(op);
+  plan.splits = split_rules(op);
   plan.possible = true;
   return plan;
 }

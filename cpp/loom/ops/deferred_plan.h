@@ -20,12 +20,12 @@ struct DeferredPlan {
   static constexpr int kNew = -1;
 
   bool possible = false;
-  bool follows_format = false;   ///< new results take the first argument's memory format
-  bool takes_volumes = false;    ///< ... which has five dimensions, if need be with a batch of one
-  bool deterministic = true;     ///< false: the kernel alerts where that is wanted
-  bool infers = true;            ///< false: there is nothing to infer
-  InferenceRule rule = nullptr;  ///< what infers, if not the Meta kernel
-  std::optional<SplitRule> split;  ///< how the kernel is cut, if it is
+  bool follows_format = false;    ///< new results take the first argument's memory format
+  bool takes_volumes = false;     ///< ... which has five dimensions, if need be with a batch of one
+  bool deterministic = true;      ///< false: the kernel alerts where that is wanted
+  bool infers = true;             ///< false: there is nothing to infer
+  InferenceRule rule = nullptr;   ///< what infers, if not the Meta kernel
+  std::vector<SplitRule> splits;  ///< how the kernel may be cut
   /// For each result: the argument that it is (in place, out=), or kNew.
   std::vector<int> result_of;
   /// For each argument: whether it is written.

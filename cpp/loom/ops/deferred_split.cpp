@@ -30,6 +30,10 @@ constexpr std::array kTable = {
     Entry{"aten::_fft_c2c", {Kind::kOthers, 1, 8}},
     Entry{"aten::_fft_r2c", {Kind::kOthers, 1, 8}},
     Entry{"aten::_fft_c2r", {Kind::kOthers, 1, 8}},
+    Entry{"aten::index", {Kind::kIndex, 0, 4}},
+    Entry{"aten::searchsorted", {Kind::kLeading, 1, 20}},
+    Entry{"aten::searchsorted", {Kind::kLeading, 0, 20, 0b10}},
+    Entry{"aten::bucketize", {Kind::kLeading, 0, 20, 0b1}},
     Entry{"aten::flip", {Kind::kOthers, 1, 1}},
     Entry{"aten::roll", {Kind::kOthers, 2, 1}},
     Entry{"aten::kthvalue", {Kind::kOthers, 2, 10}},
@@ -95,11 +99,15 @@ struct Shapes {
       tensors.push_back(std::move(tensor));
     }
   }
-  [[nodiscard]] const at::Tensor& first() const {
-    static const at::Tensor none;
-    const auto found = std::find_if(tensors.begin(), tensors.end(),
-                                    [](const at::Tensor& each) { return each.defined(); });
-    return found == tensors.end() ? none : *found;
+  /// The first one that a rule cuts.
+  [[nodiscard]] const at::Tensor* first(const SplitRule& rule) const {
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      if (tensors[i].defined() && is_cut(rule, i)) return &tensors[i];
+    }
+    return nullptr;
+  }
+  [[nodiscard]] static bool is_cut(const SplitRule& rule, std::size_t argument) {
+    return argument >= 32 || (rule.cut >> argument & 1) != 0;
   }
 
   std::vector<at::Tensor> tensors;  // undefined for arguments of other kinds
@@ -107,14 +115,18 @@ struct Shapes {
 };
 
 /// Cuts dimension `dim` of the first tensor, and of all that have as many. Others are whole if they
-/// have at most `shared` dimensions. `along`: bits of the dimensions that a result may lack.
-std::optional<DeferredSplit> cut(const Shapes& shapes, const ResultSizes& results, std::int64_t dim,
-                                 std::uint64_t along, std::int64_t shared) {
-  const at::Tensor& first = shapes.first();
+/// have no more dimensions than an item. `along`: bits of the dimensions that a result may lack.
+std::optional<DeferredSplit> cut(const SplitRule& rule, const Shapes& shapes,
+                                 const ResultSizes& results, std::int64_t dim,
+                                 std::uint64_t along) {
+  const at::Tensor& first = *shapes.first(rule);
   DeferredSplit split;
   split.items = first.size(dim);
-  for (const at::Tensor& tensor : shapes.tensors) {
-    const bool alike = tensor.defined() && tensor.dim() == first.dim();
+  for (std::size_t i = 0; i < shapes.tensors.size(); ++i) {
+    const at::Tensor& tensor = shapes.tensors[i];
+    const bool cuts = Shapes::is_cut(rule, i);
+    const std::int64_t shared = !cuts ? 1 : rule.kind == Kind::kLeading ? rule.which : 0;
+    const bool alike = cuts && tensor.defined() && tensor.dim() == first.dim();
     const bool fits =
         alike ? tensor.size(dim) == split.items : !tensor.defined() || tensor.dim() <= shared;
     if (!fits) return std::nullopt;
@@ -138,13 +150,13 @@ std::optional<DeferredSplit> cut(const Shapes& shapes, const ResultSizes& result
 
 std::optional<DeferredSplit> cut_along(const SplitRule& rule, const Shapes& shapes,
                                        Arguments arguments, const ResultSizes& results) {
-  const at::Tensor& first = shapes.first();
+  const at::Tensor& first = *shapes.first(rule);
   if (rule.kind == Kind::kLeading) {
     // Kernels that count matrices or planes want those of a block to lie at equal distances.
     std::int64_t dim = 0;
     while (dim < first.dim() - rule.which && first.size(dim) == 1) ++dim;
     if (dim >= first.dim() - rule.which) return std::nullopt;
-    return cut(shapes, results, dim, 0, rule.which);
+    return cut(rule, shapes, results, dim, 0);
   }
   const auto named = named_dims(arguments[static_cast<std::size_t>(rule.which)], first.dim());
   if (!named) return std::nullopt;
@@ -157,7 +169,7 @@ std::optional<DeferredSplit> cut_along(const SplitRule& rule, const Shapes& shap
     if (first.size(best) >= kEnough) break;
   }
   if (best < 0) return std::nullopt;
-  return cut(shapes, results, best, *named, 0);
+  return cut(rule, shapes, results, best, *named);
 }
 
 std::optional<DeferredSplit> cut_pointwise(const Shapes& shapes, const ResultSizes& results) {
@@ -179,6 +191,46 @@ std::optional<DeferredSplit> cut_pointwise(const Shapes& shapes, const ResultSiz
     if (result != sizes) return std::nullopt;
     split.results.push_back(static_cast<std::int8_t>(dim));
   }
+  return split;
+}
+
+/// index(self, indices): the result is made of places of the indices and, where those come first,
+/// of the dimensions of self before them.
+std::optional<DeferredSplit> cut_index(Arguments arguments, const ResultSizes& results) {
+  const at::Tensor& self = tensor_at(arguments, 0);
+  const auto indices = arguments[1].toOptionalTensorList();
+  if (results.size() != 1 || !results[0] || results[0]->empty() || indices.empty()) {
+    return std::nullopt;
+  }
+  DeferredSplit split;
+  split.arguments.assign(arguments.size(), DeferredSplit::kWhole);
+  split.results = {0};
+  const auto defined = [&](std::size_t i) {
+    const std::optional<at::Tensor> index = indices[i];
+    return index && index->defined();
+  };
+  // Indices with something between them come first in the result.
+  std::size_t first = 0, last = indices.size();
+  while (first < last && !defined(first)) ++first;
+  while (last > first && !defined(last - 1)) --last;
+  bool together = true;
+  std::int64_t dims = -1;
+  for (std::size_t i = first; i < last; ++i) {
+    together = together && defined(i);
+    if (!defined(i)) continue;
+    const at::Tensor index = *std::optional<at::Tensor>(indices[i]);
+    if (index.scalar_type() != c10::kLong && index.scalar_type() != c10::kInt) return std::nullopt;
+    if (dims >= 0 && index.dim() != dims) return std::nullopt;
+    dims = index.dim();
+    if (dims > 0) split.items = std::max(split.items, index.size(0));
+  }
+  if (first > 0 && together) {
+    split.items = self.size(0);
+    split.arguments[0] = 0;
+  } else {
+    split.arguments[1] = 0;
+  }
+  if ((*results[0])[0] != split.items) return std::nullopt;
   return split;
 }
 
@@ -206,31 +258,36 @@ bool may_collide(const Shapes& shapes, const std::vector<bool>& writes) {
 
 }  // namespace
 
-std::optional<SplitRule> split_rule(const c10::OperatorHandle& op) {
+std::vector<SplitRule> split_rules(const c10::OperatorHandle& op) {
   const std::string& name = op.operator_name().name;
-  const auto found =
-      std::find_if(kTable.begin(), kTable.end(), [&](const Entry& e) { return e.name == name; });
-  if (found != kTable.end()) return found->rule;
+  std::vector<SplitRule> rules;
+  for (const Entry& entry : kTable) {
+    if (entry.name == name) rules.push_back(entry.rule);
+  }
   // Kernels that nobody has named cost a few additions an element.
-  if (cuts_pointwise(op)) return SplitRule{Kind::kPointwise, 0, 4};
-  return std::nullopt;
+  if (rules.empty() && cuts_pointwise(op)) rules.push_back({Kind::kPointwise, 0, 4});
+  return rules;
 }
 
-std::optional<DeferredSplit> split_of(const SplitRule& rule, Arguments arguments,
+std::optional<DeferredSplit> split_of(std::span<const SplitRule> rules, Arguments arguments,
                                       const std::vector<bool>& writes, const ResultSizes& results) {
   const Shapes shapes(arguments);
-  if (shapes.listed || !shapes.first().defined()) return std::nullopt;
   const std::int64_t elements = most_elements(shapes, results);
-  const double work = rule.cost * static_cast<double>(elements);
-  if (block_length(elements, rule.cost) >= elements || may_collide(shapes, writes)) {
-    return std::nullopt;
+  for (const SplitRule& rule : rules) {
+    const bool indexes = rule.kind == Kind::kIndex;
+    if (shapes.listed != indexes || shapes.first(rule) == nullptr) continue;
+    // Of what is indexed only as much is read as is written.
+    const std::int64_t worked = indexes ? most_elements(Shapes(Arguments()), results) : elements;
+    if (block_length(worked, rule.cost) >= worked || may_collide(shapes, writes)) continue;
+    auto split = indexes                         ? cut_index(arguments, results)
+                 : rule.kind == Kind::kPointwise ? cut_pointwise(shapes, results)
+                                                 : cut_along(rule, shapes, arguments, results);
+    if (!split || split->items < 2) continue;
+    const double work = rule.cost * static_cast<double>(worked);
+    split->block = block_length(split->items, work / static_cast<double>(split->items));
+    if (split->blocks() > 1) return split;
   }
-  auto split = rule.kind == Kind::kPointwise ? cut_pointwise(shapes, results)
-                                             : cut_along(rule, shapes, arguments, results);
-  if (!split || split->items < 2) return std::nullopt;
-  split->block = block_length(split->items, work / static_cast<double>(split->items));
-  if (split->blocks() < 2) return std::nullopt;
-  return split;
+  return std::nullopt;
 }
 
 }  // namespace loom::ops

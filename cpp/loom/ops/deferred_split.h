@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 namespace loom::ops {
@@ -24,21 +25,25 @@ struct SplitRule {
     kPointwise,  ///< none: operands broadcast to the first result
     kLeading,    ///< the last `which` ones
     kOthers,     ///< those that argument number `which` names
+    kIndex,      ///< those of argument 0 that the list of indices in argument 1 goes along
   };
   Kind kind = Kind::kPointwise;
   int which = 0;
   double cost = 1;  ///< of an element of the largest operand, in the unit of Pointwise (split.h)
+  std::uint32_t cut = ~0U;  ///< bits of the arguments that are cut; others are whole vectors
 };
 
-/// The rule of an operator, or nothing if nobody knows how to cut its kernel.
-[[nodiscard]] LOOM_API std::optional<SplitRule> split_rule(const c10::OperatorHandle& op);
+/// The rules of an operator, of which the first that fits a call counts; none if nobody knows how
+/// to cut its kernel.
+[[nodiscard]] LOOM_API std::vector<SplitRule> split_rules(const c10::OperatorHandle& op);
 
 /// Items [0, items) cut into blocks of `block`; an item is one place along a dimension.
 struct DeferredSplit {
   static constexpr std::int8_t kWhole = -1;  ///< every block sees the whole tensor
 
   std::int64_t items = 1, block = 1;
-  std::vector<std::int8_t> arguments;  ///< the cut dimension of each tensor argument
+  std::vector<std::int8_t> arguments;  ///< the cut dimension of each argument; of a list: of those
+                                       ///< of its tensors that have all items
   std::vector<std::int8_t> results;    ///< that of each new result
 
   [[nodiscard]] std::int64_t blocks() const noexcept { return (items + block - 1) / block; }
@@ -48,7 +53,7 @@ struct DeferredSplit {
 using ResultSizes = std::vector<std::optional<c10::IntArrayRef>>;
 
 /// How this call is cut; nothing if it is one block. `writes`: which arguments are written.
-[[nodiscard]] LOOM_API std::optional<DeferredSplit> split_of(const SplitRule& rule,
+[[nodiscard]] LOOM_API std::optional<DeferredSplit> split_of(std::span<const SplitRule> rules,
                                                              Arguments arguments,
                                                              const std::vector<bool>& writes,
                                                              const ResultSizes& results);

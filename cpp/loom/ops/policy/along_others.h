@@ -74,6 +74,28 @@ struct AlongOthers {
   static void set_source(Along&, std::int8_t, const auto&...) {}
 };
 
+/// index_add, index_copy, index_reduce: (self, dim, index, source, ...), where the index goes along
+/// one dimension and any other is cut. kCost is that of one element.
+template <int kCost>
+struct AlongIndexed {
+  template <class... More>
+  static Along split(const std::array<at::Tensor, 1>& outputs, const at::Tensor& self,
+                     std::int64_t dim, const at::Tensor&, const at::Tensor& source,
+                     const More&...) {
+    Along cut = cut_kept(outputs[0], reduced_dim(self, dim, /*keepdim=*/true), 1, kCost);
+    const std::int8_t other = cut.dims[0];
+    const bool fits = other != SlicePlan::kWhole && source.dim() == self.dim() &&
+                      source.size(other) == self.size(other);
+    if (fits) {
+      cut.dims[2] = SlicePlan::kWhole;
+      cut.dims[3] = other;
+    } else {
+      cut.dims.fill(SlicePlan::kWhole);
+    }
+    return cut;
+  }
+};
+
 /// tril, triu: a matrix is cut along its rows, where the diagonal is another one; several along the
 /// batch.
 struct Triangle {
