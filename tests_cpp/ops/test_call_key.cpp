@@ -15,6 +15,8 @@
 #include <gtest/gtest.h>
 
 #include "support/loom_test.h"
+#include <future>
+#include <random>
 #include <vector>
 
 namespace loom::ops {
@@ -150,6 +152,27 @@ TEST_F(KeptAnswersTest, WhatIsAskedForStaysAndTheRestIsForgotten) {
   }
   EXPECT_EQ(kept.find(key({0})), nullptr);
   EXPECT_LT(kept.size(), 40u);
+}
+
+// Threads that launch the same few operators while others forget them.
+TEST_F(KeptAnswersTest, AnswersBelongToTheirKeysHoweverManyThreadsAsk) {
+  constexpr int kThreads = 4, kRounds = 5000, kKeys = 40;
+  KeptAnswers<int> kept(1000);  // fewer than there are keys
+  std::vector<std::future<int>> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.push_back(std::async(std::launch::async, [&kept, t] {
+      std::minstd_rand random(t + 1);
+      int wrong = 0;
+      for (int round = 0; round < kRounds; ++round) {
+        const int value = static_cast<int>(random() % kKeys);
+        const auto found = kept.find(key({value}));
+        wrong += found && *found != value ? 1 : 0;
+        if (!found) kept.insert(key({value}), answer(value));
+      }
+      return wrong;
+    }));
+  }
+  for (auto& thread : threads) EXPECT_EQ(thread.get(), 0);
 }
 
 // ATen has an inference of put_ that needs no Python.

@@ -35,9 +35,8 @@ constexpr std::array<std::string_view, 2> kResizesOutput = {"aten::huber_loss",
                                                             "aten::binary_cross_entropy"};
 
 // Operators whose CPU kernel gives the result the memory format of the first argument.
-constexpr std::array<std::string_view, 4> kFollowsFormat = {
-    "aten::max_unpool2d", "aten::max_unpool3d", "aten::reflection_pad2d",
-    "aten::reflection_pad2d_backward"};
+constexpr std::array<std::string_view, 3> kFollowsFormat = {
+    "aten::max_unpool2d", "aten::reflection_pad2d", "aten::reflection_pad2d_backward"};
 
 // The same for (channels, depth, height, width), too, which beside a batch would be channels last.
 constexpr std::array<std::string_view, 1> kFollowsFormatOfVolumes = {
@@ -160,9 +159,11 @@ DeferredPlan make_plan(const c10::OperatorHandle& op) {
   plan.takes_volumes = contains(kFollowsFormatOfVolumes, name);
   plan.follows_format = plan.takes_volumes || contains(kFollowsFormat, name);
   if (!op.hasKernelForDispatchKey(c10::DispatchKey::CPU)) return plan;
-  plan.rule = inference_rule(op.operator_name());
-  const bool knows = plan.rule != nullptr || !plan.infers;
-  if (!knows && !op.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta)) return plan;
+  const KnownRule known = inference_rule(op.operator_name());
+  plan.rule = known.rule;
+  plan.asks_meta = plan.infers && known.otherwise == Otherwise::kMeta &&
+                   op.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta);
+  if (plan.infers && plan.rule == nullptr && !plan.asks_meta) return plan;
   const auto& forms = overloads().of(name);  // not every form has the tags that belong to all
   if (!contains(kIndexing, name) && plan.rule == nullptr &&
       std::any_of(forms.begin(), forms.end(), shape_depends_on_data)) {

@@ -24,7 +24,8 @@ struct DeferredPlan {
   bool takes_volumes = false;     ///< ... which has five dimensions, if need be with a batch of one
   bool deterministic = true;      ///< false: the kernel alerts where that is wanted
   bool infers = true;             ///< false: there is nothing to infer
-  InferenceRule rule = nullptr;   ///< what infers, if not the Meta kernel
+  InferenceRule rule = nullptr;   ///< what is asked first, if there is one
+  bool asks_meta = false;         ///< whether the Meta kernel is asked where no rule answers
   std::vector<SplitRule> splits;  ///< how the kernel may be cut
   /// For each result: the argument that it is (in place, out=), or kNew.
   std::vector<int> result_of;

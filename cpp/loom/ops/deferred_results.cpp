@@ -9,6 +9,11 @@
 namespace loom::ops {
 namespace {
 
+at::Tensor make(const Geometry& geometry, c10::Device on) {
+  if (geometry.dtype == c10::ScalarType::Undefined) return {};
+  return empty_strided(geometry.sizes, geometry.strides, geometry.dtype, on);
+}
+
 /// By the operator's Meta kernel; nothing if that refuses, or cannot tell.
 std::optional<DeferredResults> results_by_meta(const c10::OperatorHandle& op,
                                                const DeferredPlan& plan, Arguments given,
@@ -23,8 +28,7 @@ std::optional<DeferredResults> results_by_meta(const c10::OperatorHandle& op,
       results.values.push_back(given[static_cast<std::size_t>(plan.result_of[i])]);
       continue;
     }
-    const std::optional<Geometry>& like = answer->results[i];
-    results.add(like ? empty_strided(like->sizes, like->strides, like->dtype, on) : at::Tensor());
+    results.add(make(answer->results[i], on));
   }
   return results;
 }
@@ -55,10 +59,9 @@ void grow(const at::Tensor& output, const Geometry& geometry) {
   output.unsafeGetTensorImpl()->set_sizes_and_strides(geometry.sizes, geometry.strides);
 }
 
-/// By a rule of our own; nothing if that does not know.
-std::optional<DeferredResults> results_by_rule(const DeferredPlan& plan, Arguments given,
-                                               c10::Device on) {
-  const Inferred inferred = plan.rule(given);
+/// By what a rule of our own said; nothing if that does not know.
+std::optional<DeferredResults> results_by_rule(const DeferredPlan& plan, const Inferred& inferred,
+                                               Arguments given, c10::Device on) {
   if (!inferred) return std::nullopt;
   for (std::size_t i = 0; i < plan.result_of.size(); ++i) {
     if (plan.result_of[i] != DeferredPlan::kNew &&
@@ -70,7 +73,7 @@ std::optional<DeferredResults> results_by_rule(const DeferredPlan& plan, Argumen
   for (std::size_t i = 0; i < plan.result_of.size(); ++i) {
     const Geometry& geometry = (*inferred)[i];
     if (plan.result_of[i] == DeferredPlan::kNew) {
-      results.add(empty_strided(geometry.sizes, geometry.strides, geometry.dtype, on));
+      results.add(make(geometry, on));
       continue;
     }
     const c10::IValue& output = given[static_cast<std::size_t>(plan.result_of[i])];
@@ -87,8 +90,15 @@ std::optional<DeferredResults> results_by_rule(const DeferredPlan& plan, Argumen
 std::optional<DeferredResults> make_results(const c10::OperatorHandle& op, const DeferredPlan& plan,
                                             Arguments given, c10::Device on) {
   if (!plan.infers) return results_given(plan, given);
-  return plan.rule != nullptr ? results_by_rule(plan, given, on)
-                              : results_by_meta(op, plan, given, on);
+  Inferred inferred;
+  try {
+    if (plan.rule != nullptr) inferred = plan.rule(given);
+  } catch (const c10::Error&) {
+    return std::nullopt;
+  }
+  auto results = results_by_rule(plan, inferred, given, on);
+  if (!results && plan.asks_meta) results = results_by_meta(op, plan, given, on);
+  return results;
 }
 
 }  // namespace loom::ops

@@ -35,7 +35,6 @@ constexpr std::array kTable = {
     Entry{"aten::searchsorted", {Kind::kLeading, 0, 20, 0b10}},
     Entry{"aten::bucketize", {Kind::kLeading, 0, 20, 0b1}},
     Entry{"aten::flip", {Kind::kOthers, 1, 1}},
-    Entry{"aten::roll", {Kind::kOthers, 2, 1}},
     Entry{"aten::kthvalue", {Kind::kOthers, 2, 10}},
     Entry{"aten::mode", {Kind::kOthers, 1, 40}},
     Entry{"aten::median", {Kind::kOthers, 1, 10}},

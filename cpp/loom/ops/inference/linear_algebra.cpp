@@ -43,6 +43,12 @@ std::optional<std::vector<std::int64_t>> broadcast(c10::IntArrayRef a, c10::IntA
   return sizes;
 }
 
+/// Points in rows, of which two sets have distances.
+bool are_points(const at::Tensor& a, const at::Tensor& b) {
+  return is_real(a.scalar_type()) && b.scalar_type() == a.scalar_type() && a.dim() >= 2 &&
+         b.dim() >= 2 && a.size(-1) == b.size(-1) && a.numel() > 0 && b.numel() > 0;
+}
+
 }  // namespace
 
 // (self)
@@ -142,6 +148,87 @@ Inferred least_squares(Arguments arguments) {
   return {{std::move(solution), Geometry(real, residuals ? with(*batch, {rights}) : none),
            Geometry(c10::kLong, driver == "gels" ? none : batch_of(self)),
            Geometry(real, by_svd ? with(batch_of(self), {std::min(rows, columns)}) : none)}};
+}
+
+// (x1, x2, p, compute_mode)
+Inferred cdist(Arguments arguments) {
+  const at::Tensor &a = tensor_at(arguments, 0), &b = tensor_at(arguments, 1);
+  if (!are_points(a, b) || !(arguments[2].toDouble() >= 0)) return std::nullopt;
+  const auto batch = broadcast(batch_of(a), batch_of(b));
+  if (!batch) return std::nullopt;
+  return {{Geometry(a.scalar_type(), with(*batch, {a.size(-2), b.size(-2)}))}};
+}
+
+// (grad, x1, x2, p, cdist)
+Inferred cdist_backward(Arguments arguments) {
+  const at::Tensor &gradient = tensor_at(arguments, 0), &a = tensor_at(arguments, 1),
+                   &b = tensor_at(arguments, 2), &distances = tensor_at(arguments, 4);
+  if (!are_points(a, b) || gradient.sizes() != distances.sizes() ||
+      gradient.scalar_type() != a.scalar_type() || distances.scalar_type() != a.scalar_type()) {
+    return std::nullopt;
+  }
+  const auto batch = broadcast(batch_of(a), batch_of(b));
+  if (!batch || distances.sizes() != c10::IntArrayRef(with(*batch, {a.size(-2), b.size(-2)}))) {
+    return std::nullopt;
+  }
+  return {{Geometry(a.scalar_type(), with(*batch, {a.size(-2), a.size(-1)}))}};
+}
+
+// (self, p)
+Inferred pdist(Arguments arguments) {
+  const at::Tensor& self = tensor_at(arguments, 0);
+  if (!is_real(self.scalar_type()) || self.dim() != 2 || self.numel() == 0 || !is_canonical(self) ||
+      !(arguments[1].toDouble() >= 0)) {
+    return std::nullopt;
+  }
+  const std::int64_t points = self.size(0);
+  return {{Geometry(self.scalar_type(), {points * (points - 1) / 2})}};
+}
+
+// (grad, self, p, pdist)
+Inferred pdist_backward(Arguments arguments) {
+  const at::Tensor &gradient = tensor_at(arguments, 0), &self = tensor_at(arguments, 1),
+                   &distances = tensor_at(arguments, 3);
+  const auto dtype = self.scalar_type();
+  if (!is_real(dtype) || gradient.scalar_type() != dtype || distances.scalar_type() != dtype ||
+      self.dim() != 2 || self.numel() == 0 || !is_canonical(self) || !is_canonical(distances) ||
+      gradient.sizes() != distances.sizes() ||
+      distances.numel() != self.size(0) * (self.size(0) - 1) / 2) {
+    return std::nullopt;
+  }
+  return {{Geometry(dtype, self.sizes())}};
+}
+
+// (self, batch1, batch2, *, beta, alpha)
+Inferred addbmm(Arguments arguments) {
+  const at::Tensor &self = tensor_at(arguments, 0), &a = tensor_at(arguments, 1),
+                   &b = tensor_at(arguments, 2);
+  const auto dtype = self.scalar_type();
+  if (!is_real(dtype) || a.scalar_type() != dtype || b.scalar_type() != dtype || a.dim() != 3 ||
+      b.dim() != 3 || a.size(0) != b.size(0) || a.size(2) != b.size(1) || !is_canonical(self) ||
+      self.sizes() != c10::IntArrayRef({a.size(1), b.size(2)}) || self.numel() == 0 ||
+      arguments[3].isComplexDouble() || arguments[4].isComplexDouble()) {
+    return std::nullopt;
+  }
+  return {{Geometry(dtype, self.sizes())}};
+}
+
+// (self, upper)
+Inferred cholesky(Arguments arguments) {
+  const at::Tensor& self = tensor_at(arguments, 0);
+  if (!is_matrix(self) || self.size(-1) != self.size(-2) || self.numel() == 0) return std::nullopt;
+  return {{Geometry::column_major(self.scalar_type(), self.sizes())}};
+}
+
+// (self, A, upper)
+Inferred cholesky_solve(Arguments arguments) {
+  const at::Tensor &self = tensor_at(arguments, 0), &factor = tensor_at(arguments, 1);
+  if (!is_matrix(self) || !is_matrix(factor) || factor.scalar_type() != self.scalar_type() ||
+      factor.size(-1) != factor.size(-2) || factor.size(-1) != self.size(-2) ||
+      batch_of(self) != batch_of(factor) || self.numel() == 0) {
+    return std::nullopt;
+  }
+  return {{Geometry::column_major(self.scalar_type(), self.sizes())}};
 }
 
 }  // namespace loom::ops::inference

@@ -172,7 +172,7 @@ std::shared_ptr<MetaAnswer> run_meta(const c10::OperatorHandle& op, const Deferr
   if (!infer(op, inferred, answer->warnings)) return nullptr;
   for (std::size_t i = 0; i < plan.result_of.size(); ++i) {
     if (!inferred[i].isTensor()) return nullptr;
-    std::optional<Geometry>& result = answer->results.emplace_back();
+    Geometry& result = answer->results.emplace_back(Geometry::absent());
     if (plan.result_of[i] != DeferredPlan::kNew) continue;
     const at::Tensor& tensor = inferred[i].toTensor();
     if (!can_be_made(tensor, meta)) return nullptr;

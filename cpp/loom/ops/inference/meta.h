@@ -15,7 +15,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <vector>
 
 namespace loom::ops {
@@ -27,8 +26,8 @@ struct MetaAnswer {
     at::DimVector sizes;
   };
 
-  /// One a result: nothing for those that are arguments or undefined.
-  std::vector<std::optional<Geometry>> results;
+  /// One a result; absent for those that are arguments.
+  std::vector<Geometry> results;
   std::vector<Growth> grown;
   std::vector<c10::Warning> warnings;
 };

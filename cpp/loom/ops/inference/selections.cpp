@@ -3,9 +3,13 @@
 #include "loom/ops/inference/rule.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 
 namespace loom::ops::inference {
 namespace {
+
+constexpr std::int64_t kMostEdges = std::numeric_limits<std::int32_t>::max() - 1;
 
 /// Values and indices along a dimension that is reduced to one element.
 Inferred selected(const at::Tensor& self, std::int64_t dim, bool keepdim) {
@@ -16,9 +20,8 @@ Inferred selected(const at::Tensor& self, std::int64_t dim, bool keepdim) {
 }
 
 bool is_ordered(c10::ScalarType dtype) {
-  return is_real(dtype) || dtype == c10::kHalf || dtype == c10::kBFloat16 ||
-         (c10::isIntegralType(dtype, /*includeBool=*/false) &&
-          !c10::isBarebonesUnsignedType(dtype));
+  return is_floating(dtype) || (c10::isIntegralType(dtype, /*includeBool=*/false) &&
+                                !c10::isBarebonesUnsignedType(dtype));
 }
 
 bool has_weights_like(const at::Tensor& self, const at::Tensor& weight, std::int64_t count) {
@@ -55,8 +58,7 @@ Inferred median(Arguments arguments) {
 Inferred logcumsumexp(Arguments arguments) {
   const at::Tensor& self = tensor_at(arguments, 0);
   const auto dtype = self.scalar_type();
-  const bool known =
-      is_real(dtype) || is_complex(dtype) || dtype == c10::kHalf || dtype == c10::kBFloat16;
+  const bool known = is_floating(dtype) || is_complex(dtype);
   if (!known || !wrapped_dim(arguments[1].toInt(), self.dim())) return std::nullopt;
   return {{Geometry(dtype, self.sizes())}};
 }
@@ -132,6 +134,90 @@ Inferred histogram_of_many_edges(Arguments arguments) {
     return std::nullopt;
   }
   return {{Geometry(self.scalar_type(), sizes)}};
+}
+
+// (self, dim, keepdim)
+Inferred mode(Arguments arguments) { return median(arguments); }
+
+// (self)
+Inferred whole_median(Arguments arguments) {
+  const at::Tensor& self = tensor_at(arguments, 0);
+  if (!is_ordered(self.scalar_type()) || self.numel() == 0) return std::nullopt;
+  return {{Geometry(self.scalar_type(), {})}};
+}
+
+// (self, *, dtype)
+Inferred product(Arguments arguments) {
+  const at::Tensor& self = tensor_at(arguments, 0);
+  if (!is_real(self.scalar_type()) || !arguments[1].isNone()) return std::nullopt;
+  return {{Geometry(self.scalar_type(), {})}};
+}
+
+// (self)
+Inferred trace(Arguments arguments) {
+  const at::Tensor& self = tensor_at(arguments, 0);
+  if (!is_real(self.scalar_type()) || self.dim() != 2) return std::nullopt;
+  return {{Geometry(self.scalar_type(), {})}};
+}
+
+// (self, dim, *, correction, keepdim)
+Inferred std_mean(Arguments arguments) {
+  const at::Tensor& self = tensor_at(arguments, 0);
+  if (!is_floating(self.scalar_type()) || self.numel() == 0) return std::nullopt;
+  const at::DimVector dims = arguments[1].isNone() ? at::DimVector() : arguments[1].toDimVector();
+  std::vector<bool> reduced(static_cast<std::size_t>(std::max<std::int64_t>(self.dim(), 1)),
+                            dims.empty());
+  for (const std::int64_t given : dims) {
+    const auto dim = wrapped_dim(given, self.dim());
+    if (!dim || reduced[static_cast<std::size_t>(*dim)]) return std::nullopt;
+    reduced[static_cast<std::size_t>(*dim)] = true;
+  }
+  at::DimVector sizes;
+  for (std::int64_t d = 0; d < self.dim(); ++d) {
+    if (!reduced[static_cast<std::size_t>(d)]) {
+      sizes.push_back(self.size(d));
+    } else if (arguments[3].toBool()) {
+      sizes.push_back(1);
+    }
+  }
+  const Geometry geometry(self.scalar_type(), sizes);
+  return {{geometry, geometry}};
+}
+
+// (self, bins, min, max)
+Inferred histc(Arguments arguments) {
+  const at::Tensor& self = tensor_at(arguments, 0);
+  const std::int64_t bins = arguments[1].toInt();
+  const double low = arguments[2].toScalar().toDouble(), high = arguments[3].toScalar().toDouble();
+  if (!is_real(self.scalar_type()) || bins < 1 || !(low <= high)) return std::nullopt;
+  return {{Geometry(self.scalar_type(), {bins})}};
+}
+
+// (sorted_sequence, self, *, out_int32, right, side, sorter)
+Inferred searchsorted(Arguments arguments) {
+  const at::Tensor &edges = tensor_at(arguments, 0), &self = tensor_at(arguments, 1);
+  if (!is_ordered(edges.scalar_type()) || self.scalar_type() != edges.scalar_type() ||
+      edges.dim() == 0 || edges.numel() == 0 || edges.numel() > kMostEdges ||
+      !arguments[4].isNone() || !arguments[5].isNone()) {
+    return std::nullopt;
+  }
+  const bool one_list = edges.dim() == 1;
+  if (!one_list && (self.dim() != edges.dim() || edges.sizes().slice(0, edges.dim() - 1) !=
+                                                     self.sizes().slice(0, edges.dim() - 1))) {
+    return std::nullopt;
+  }
+  return {{Geometry(arguments[2].toBool() ? c10::kInt : c10::kLong, self.sizes())}};
+}
+
+// (self, boundaries, *, out_int32, right)
+Inferred bucketize(Arguments arguments) {
+  const at::Tensor &self = tensor_at(arguments, 0), &edges = tensor_at(arguments, 1);
+  TORCH_CHECK(edges.dim() == 1);
+  if (!is_ordered(edges.scalar_type()) || self.scalar_type() != edges.scalar_type() ||
+      edges.numel() == 0 || edges.numel() > kMostEdges) {
+    return std::nullopt;
+  }
+  return {{Geometry(arguments[2].toBool() ? c10::kInt : c10::kLong, self.sizes())}};
 }
 
 }  // namespace loom::ops::inference
