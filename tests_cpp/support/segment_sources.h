@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <memory>
 
 namespace loom::testing {
 
@@ -37,12 +38,13 @@ class FakeSegmentSource : public SegmentSource {
       return nullptr;
     }
     if (fail_after_ > 0) --fail_after_;
-    void* const segment = std::aligned_alloc(kGranularity, bytes);
+    std::unique_ptr<void, decltype(&std::free)> segment(std::aligned_alloc(kGranularity, bytes),
+                                                        &std::free);
     if (segment == nullptr) return nullptr;
-    std::memset(segment, 0, bytes);
-    live_.emplace(segment, bytes);
+    std::memset(segment.get(), 0, bytes);
+    live_.emplace(segment.get(), bytes);  // may fail, where tests let host memory run out
     mapped_ += bytes;
-    return segment;
+    return segment.release();
   }
 
   void unmap_segment(void* segment, std::size_t bytes) noexcept override {
