@@ -216,6 +216,112 @@ def test_a_refusal_of_one_block_is_that_of_the_call() -> None:
         torch.linalg.cholesky(matrices.to("loom")).cpu()
 
 
+def test_batch_numbers_of_errors_are_those_of_the_call() -> None:
+    matrices = positive(2000, 8, 8)
+    matrices[1500] = -matrices[1500]
+    for _ in range(2):
+        with pytest.raises(torch.linalg.LinAlgError, match=r"\(Batch element 1500\)"):
+            torch.ops.aten.cholesky(matrices.to("loom")).cpu()
+    matrices[1500] = torch.nan
+    for function in (torch.linalg.svd, torch.linalg.eigh):
+        with pytest.raises(torch.linalg.LinAlgError, match=r"\(Batch element 1500\)"):
+            function(matrices.to("loom"))[0].cpu()
+
+
+OUT: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...], int]] = {
+    "searchsorted": (torch.searchsorted, (random(1000).sort().values, random(400000)), 1),
+    "bucketize": (torch.bucketize, (random(400000), random(1000).sort().values), 1),
+    "im2col": (
+        lambda x, out: torch.ops.aten.im2col(x, (3, 3), (1, 1), (0, 0), (1, 1), out=out),
+        (random(16, 8, 60, 62),),
+        1,
+    ),
+    "flip": (lambda x, out: torch.ops.aten.flip(x, [0], out=out), (random(700, 300),), 1),
+    "complex": (torch.complex, (random(700, 300), random(700, 300)), 1),
+    "kthvalue": (lambda x, out: torch.kthvalue(x, 5, 1, out=out), (random(600, 200),), 2),
+    "median": (lambda x, out: torch.median(x, 1, out=out), (random(600, 200),), 2),
+    "index": (
+        lambda x, i, out: torch.ops.aten.index.Tensor_out(x, [i], out=out),
+        (random(700, 30), places(9000, 700)),
+        1,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OUT)
+@pytest.mark.parametrize("fits", [True, False])
+def test_given_results_are_written_whole(name: str, fits: bool) -> None:
+    function, inputs, count = OUT[name]
+    found = []
+    for device in ("cpu", "loom"):
+        own = [each.to(device) for each in inputs]
+        empty = tuple(torch.empty(0, device=device) for _ in range(count))
+        dtypes = {"searchsorted": [torch.int64], "bucketize": [torch.int64]}.get(name)
+        dtypes = dtypes or ([torch.complex64] if name == "complex" else [torch.float32])
+        dtypes = dtypes if count == 1 else [torch.float32, torch.int64]
+        out = [each.to(dtype) for each, dtype in zip(empty, dtypes, strict=True)]
+        given = out[0] if count == 1 else tuple(out)
+        function(*own, out=given)
+        if fits:
+            for each in out:
+                each.zero_()
+            function(*own, out=given)
+        found.append([each.cpu() for each in out])
+    torch.testing.assert_close(found[1], found[0])
+
+
+PIVOTED: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
+    "lu_unpack": torch.lu_unpack,
+    "lu_unpack of the pivots": lambda lu, pivots: torch.lu_unpack(lu, pivots, unpack_data=False)[0],
+}
+
+
+@pytest.mark.parametrize("name", PIVOTED)
+@pytest.mark.parametrize("shape", [(64, 60, 40), (64, 40, 60), (40, 40, 40)])
+def test_pivots_of_a_batch_are_cut_with_it(name: str, shape: tuple[int, ...]) -> None:
+    lu, pivots = torch.linalg.lu_factor(random(*shape).double())
+    expected = PIVOTED[name](lu, pivots)
+    found = PIVOTED[name](lu.to("loom"), pivots.to("loom"))
+    torch.testing.assert_close(on_host(found), on_host(expected))
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_one_right_hand_side_for_as_many_matrices_as_it_has_rows(left: bool) -> None:
+    lu, pivots = torch.linalg.lu_factor(positive(32, 32, 32))
+    b = random(32, 32).double()
+    expected = torch.linalg.lu_solve(lu, pivots, b, left=left)
+    found = torch.linalg.lu_solve(lu.to("loom"), pivots.to("loom"), b.to("loom"), left=left)
+    torch.testing.assert_close(found.cpu(), expected)
+
+
+@pytest.mark.parametrize("shape", [(100, 40, 30), (2, 400, 100)])
+def test_reflectors_of_a_batch(shape: tuple[int, ...]) -> None:
+    h, tau = torch.geqrf(random(*shape).double())
+    for function in (torch.linalg.householder_product, lambda h, t: torch.ormqr(h, t, h)):
+        expected = function(h, tau)
+        torch.testing.assert_close(function(h.to("loom"), tau.to("loom")).cpu(), expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_parts_of_an_inner_product_are_not_rounded(dtype: torch.dtype) -> None:
+    a = torch.full((1 << 20,), 10.0, dtype=dtype)
+    b = a.clone()
+    b[1 << 19 :] = -10
+    assert torch.dot(a.to("loom"), b.to("loom")).item() == 0
+
+
+def test_inner_products_of_zeros_without_memory() -> None:
+    x, zeros = torch.arange(5.0, device="loom"), torch._efficientzerotensor((5,), device="loom")
+    for function in (torch.dot, torch.vdot):
+        assert function(x, zeros).item() == function(zeros, x).item() == 0
+
+
+def test_inner_products_of_bools_are_refused_at_the_call() -> None:
+    x = torch.ones(10, dtype=torch.bool, device="loom")
+    with pytest.raises(NotImplementedError, match="not implemented for 'Bool'"):
+        torch.dot(x, x)
+
+
 def test_an_expanded_result_is_written_as_on_cpu() -> None:
     x = random(700, 300)
     for device in ("cpu", "loom"):

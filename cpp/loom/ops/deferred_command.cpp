@@ -72,10 +72,21 @@ void DeferredCommand::operator()() {
   if (!split_) return run(0, 0);
   Queue& queue = *Queue::current();
   Grid grid(queue.cores(), queue.id().priority);
-  grid.run(split_->blocks(), [&](std::int64_t index) {
-    const std::int64_t begin = index * split_->block;
-    run(begin, std::min(split_->block, split_->items - begin));
-  });
+  try {
+    grid.run(split_->blocks(), [&](std::int64_t index) {
+      const std::int64_t begin = index * split_->block;
+      run(begin, std::min(split_->block, split_->items - begin));
+    });
+  } catch (...) {
+    // An error that names an element of the batch has to name that of the call, not of the block.
+    const bool updates =
+        std::any_of(arguments_.begin(), arguments_.end(), [](const DeferredArgument& argument) {
+          return argument.is_written() && !argument.replaces;
+        });
+    if (updates) throw;
+    split_.reset();
+    run(0, 0);
+  }
 }
 
 void DeferredCommand::run(std::int64_t begin, std::int64_t length) const {

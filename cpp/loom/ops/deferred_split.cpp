@@ -44,9 +44,7 @@ constexpr std::array kTable = {
     Entry{"aten::cholesky", {Kind::kLeading, 2, 30}},
     Entry{"aten::cholesky_inverse", {Kind::kLeading, 2, 30}},
     Entry{"aten::geqrf", {Kind::kLeading, 2, 30}},
-    Entry{"aten::ormqr", {Kind::kLeading, 2, 30}},
     Entry{"aten::linalg_eig", {Kind::kLeading, 2, 300}},
-    Entry{"aten::linalg_householder_product", {Kind::kLeading, 2, 30}},
     Entry{"aten::linalg_matrix_exp", {Kind::kLeading, 2, 100}},
     Entry{"aten::linalg_solve_triangular", {Kind::kLeading, 2, 30}},
     Entry{"aten::im2col", {Kind::kLeading, 3, 4}},
@@ -157,7 +155,9 @@ std::optional<DeferredSplit> cut_along(const SplitRule& rule, const Shapes& shap
     if (dim >= first.dim() - rule.which) return std::nullopt;
     return cut(rule, shapes, results, dim, 0);
   }
-  const auto named = named_dims(arguments[static_cast<std::size_t>(rule.which)], first.dim());
+  const auto which = static_cast<std::size_t>(rule.which);
+  if (which >= arguments.size()) return std::nullopt;  // an overload without dimensions
+  const auto named = named_dims(arguments[which], first.dim());
   if (!named) return std::nullopt;
   // The outermost one that has enough items lies best in memory, otherwise the longest.
   constexpr std::int64_t kEnough = 16;
@@ -255,6 +255,16 @@ bool may_collide(const Shapes& shapes, const std::vector<bool>& writes) {
   return false;
 }
 
+/// Whether every block would write a tensor (an out=) that none of them sees a part of.
+bool writes_whole(const DeferredSplit& split, const Shapes& shapes,
+                  const std::vector<bool>& writes) {
+  for (std::size_t i = 0; i < shapes.tensors.size(); ++i) {
+    const bool whole = split.arguments[i] == DeferredSplit::kWhole;
+    if (writes[i] && shapes.tensors[i].defined() && whole) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 std::vector<SplitRule> split_rules(const c10::OperatorHandle& op) {
@@ -281,7 +291,7 @@ std::optional<DeferredSplit> split_of(std::span<const SplitRule> rules, Argument
     auto split = indexes                         ? cut_index(arguments, results)
                  : rule.kind == Kind::kPointwise ? cut_pointwise(shapes, results)
                                                  : cut_along(rule, shapes, arguments, results);
-    if (!split || split->items < 2) continue;
+    if (!split || split->items < 2 || writes_whole(*split, shapes, writes)) continue;
     const double work = rule.cost * static_cast<double>(worked);
     split->block = block_length(split->items, work / static_cast<double>(split->items));
     if (split->blocks() > 1) return split;

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Inner products of vectors.
 #include "loom/ops/empty.h"
+#include "loom/ops/fallback.h"
 #include "loom/ops/launch.h"
 
+#include <ATen/OpMathType.h>
+#include <ATen/ops/_efficientzerotensor.h>
 #include <ATen/ops/dot_native.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/vdot_native.h>
@@ -14,8 +17,15 @@
 namespace loom::ops {
 namespace {
 
+/// The CPU operator says of other dtypes that it has none.
+bool has_kernel(c10::ScalarType dtype) {
+  return c10::isIntegralType(dtype, /*includeBool=*/false) || at::isComplexType(dtype) ||
+         dtype == c10::kFloat || dtype == c10::kDouble || c10::isReducedFloatingType(dtype);
+}
+
 template <at::Tensor (*kNative)(const at::Tensor&, const at::Tensor&)>
-at::Tensor inner_product(const char* name, const at::Tensor& self, const at::Tensor& other) {
+at::Tensor inner_product(const char* name, const char* schema, const at::Tensor& self,
+                         const at::Tensor& other) {
   TORCH_CHECK(self.dim() == 1 && other.dim() == 1, "1D tensors expected, but got ", self.dim(),
               "D and ", other.dim(), "D tensors");
   TORCH_CHECK(self.scalar_type() == other.scalar_type(),
@@ -25,25 +35,35 @@ at::Tensor inner_product(const char* name, const at::Tensor& self, const at::Ten
               self.numel(), "] and src [", other.numel(),
               "] to have the same number of elements, but got ", self.numel(), " and ",
               other.numel(), " elements respectively");
+  if (self._is_zerotensor() || other._is_zerotensor()) {
+    return at::_efficientzerotensor({}, self.options());
+  }
+  if (!has_kernel(self.scalar_type())) [[unlikely]] {
+    return call_fallback<at::Tensor, const at::Tensor&, const at::Tensor&>(schema, "", self, other);
+  }
   at::Tensor result = empty({}, self.scalar_type(), self.device());
   const auto kernel = [](Grid& grid, const TensorRef& to, const TensorRef& a, const TensorRef& b) {
     const std::int64_t count = a.numel(), block = std::max<std::int64_t>(block_length(count, 1), 1);
-    std::vector<at::Tensor> parts(std::max<std::int64_t>((count + block - 1) / block, 1));
+    if (count <= block) return void(to.alias().copy_(kNative(a.alias(), b.alias())));
+    std::vector<at::Tensor> parts((count + block - 1) / block);
+    // Parts are not rounded to half: they may be larger than their sum, and than half can be.
+    const c10::ScalarType dtype = at::toOpMathType(a.dtype());
     grid.run(static_cast<std::int64_t>(parts.size()), [&](std::int64_t index) {
       const std::int64_t begin = index * block, length = std::min(block, count - begin);
-      parts[index] = kNative(a.alias_slice(0, begin, length), b.alias_slice(0, begin, length));
+      parts[index] = kNative(a.alias_slice(0, begin, length).to(dtype),
+                             b.alias_slice(0, begin, length).to(dtype));
     });
-    to.alias().copy_(parts.size() == 1 ? parts[0] : at::stack(parts).sum());
+    to.alias().copy_(at::stack(parts).sum());
   };
   launch(name, Custom{}, kernel, out(result), self, other);
   return result;
 }
 
 at::Tensor dot(const at::Tensor& self, const at::Tensor& other) {
-  return inner_product<at::native::dot>("dot", self, other);
+  return inner_product<at::native::dot>("dot", "aten::dot", self, other);
 }
 at::Tensor vdot(const at::Tensor& self, const at::Tensor& other) {
-  return inner_product<at::native::vdot>("vdot", self, other);
+  return inner_product<at::native::vdot>("vdot", "aten::vdot", self, other);
 }
 }  // namespace
 

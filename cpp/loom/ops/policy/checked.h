@@ -19,7 +19,8 @@ struct Checked {
                      const Argument&... arguments) {
     const bool checks = std::get<sizeof...(Argument) - 1>(std::tie(arguments...));
     if (!checks)
-      return launch_cpu<kCpu>(name, Matrices::split(outputs, arguments...), outputs, arguments...);
+      return launch_cpu<kCpu>(name, Matrices<true>::split(outputs, arguments...), outputs,
+                              arguments...);
     Queue& queue = current_queue(outputs[0].device().index());
     queue.check_not_captured(name, "it is to check what is not computed before the replay");
     queue.synchronize();

@@ -12,6 +12,9 @@
 
 namespace loom::ops {
 
+/// With kVectors an operand of one dimension less is a batch of right-hand sides that are vectors,
+/// as in _linalg_solve_ex. Integers are pivots, a vector for each matrix.
+template <bool kVectors = false>
 class Matrices {
  public:
   template <std::size_t kOutputs, class... Argument>
@@ -42,14 +45,14 @@ class Matrices {
     }
     void add(const at::Tensor& tensor) {
       if (possible_ && tensor.defined()) {
-        const bool matrices = tensor.dim() == first_.dim();
-        const bool vectors = tensor.dim() == first_.dim() - 1 &&
-                             tensor.sizes() == first_.sizes().slice(0, first_.dim() - 1);
-        if (matrices || vectors) {
+        const bool pivots = c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/false);
+        const bool vectors =
+            pivots || (kVectors && tensor.sizes() == first_.sizes().slice(0, first_.dim() - 1));
+        if (tensor.dim() == (vectors ? first_.dim() - 1 : first_.dim())) {
           possible_ = tensor.size(dim_) == first_.size(dim_);
           plan_.dims[operands_] = static_cast<std::int8_t>(dim_);
         } else {
-          possible_ = tensor.dim() <= 2;  // the same for all matrices
+          possible_ = !pivots && tensor.dim() <= 2;  // the same for all matrices
         }
       }
       ++operands_;
