@@ -83,12 +83,13 @@ def test_a_large_call_is_refused_for_its_shapes_and_dtypes() -> None:
         torch.nn.functional.layer_norm(x.long(), (600,))
 
 
-def test_a_call_like_one_that_was_taken_is_refused() -> None:
-    x = torch.ones(2, 3, 6, 6, 6, device="loom")
-    pool = torch.ops.aten.fractional_max_pool3d
-    pool(x, [2, 2, 2], [3, 3, 3], torch.ones(2, 3, 3, device="loom"))
+@pytest.mark.parametrize("dims", [2, 3])
+def test_a_call_like_one_that_was_taken_is_refused(dims: int) -> None:
+    x = torch.ones(2, 3, *(6,) * dims, device="loom")
+    pool = getattr(torch.ops.aten, f"fractional_max_pool{dims}d")
+    pool(x, [2] * dims, [3] * dims, torch.ones(2, 3, dims, device="loom"))
     with pytest.raises(RuntimeError, match="Expect _random_samples"):
-        pool(x, [2, 2, 2], [3, 3, 3], torch.ones(2, 3, 2, device="loom"))
+        pool(x, [2] * dims, [3] * dims, torch.ones(2, 4, dims, device="loom"))
 
 
 def test_first_calls_do_not_wait() -> None:

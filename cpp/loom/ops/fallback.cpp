@@ -132,8 +132,9 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   // Their defaults for any device refuse those that they do not know by name, or do without the CPU
   // operator's checks.
   for (const char* name :
-       {"addr", "addr_", "addr.out", "conj_physical_", "conj_physical.out", "fractional_max_pool3d",
-        "fractional_max_pool3d.output", "mode.values"}) {
+       {"addr", "addr_", "addr.out", "conj_physical_", "conj_physical.out", "fractional_max_pool2d",
+        "fractional_max_pool2d.output", "fractional_max_pool3d", "fractional_max_pool3d.output",
+        "mode.values"}) {
     library.impl(name, torch::CppFunction::makeFromBoxedFunction<&fallback>());
   }
 }
