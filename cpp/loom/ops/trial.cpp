@@ -62,7 +62,9 @@ class StandIns {
     if (!tensor.is_privateuseone()) return tensor.is_cpu() ? copy_of(tensor) : tensor;
     at::Tensor made =
         at::detail::empty_strided_cpu(tensor.sizes(), tensor.strides(), tensor.scalar_type());
-    std::memset(made.mutable_data_ptr(), 0, made.storage().nbytes());
+    if (const std::size_t bytes = made.storage().nbytes(); bytes > 0) {
+      std::memset(made.mutable_data_ptr(), 0, bytes);
+    }
     if (ones_ && c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/false)) made.fill_(1);
     if (tensor.is_conj()) made._set_conj(true);
     if (tensor.is_neg()) made._set_neg(true);
