@@ -263,10 +263,11 @@ class LOOM_API Queue {
   std::atomic<std::uint64_t> submitted_{0};
   std::atomic<std::uint32_t> worker_state_{kAwake};  ///< a WorkerState; the worker's futex
   std::int64_t moved_ns_ = 0;                        ///< when the worker left a host; its own
-  std::uint64_t running_ = 0;                        ///< the worker's command; its own
-  FloatMode float_mode_{};                           ///< the worker's; its own
 
+  // From here on lines that the worker writes for each command, and no submission looks at.
   alignas(64) Timeline timeline_;
+  std::uint64_t running_ = 0;  ///< the worker's command; its own
+  FloatMode float_mode_{};     ///< the worker's; its own
   std::atomic<bool> stop_{false};
 
   Mutex pending_mutex_;
