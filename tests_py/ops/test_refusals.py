@@ -92,6 +92,17 @@ def test_a_call_like_one_that_was_taken_is_refused(dims: int) -> None:
         pool(x, [2] * dims, [3] * dims, torch.ones(2, 4, dims, device="loom"))
 
 
+# Sums of hashes that are the numbers themselves were the same for 64 columns more and a row less.
+def test_a_call_whose_numbers_are_near_those_of_one_that_was_taken_is_refused() -> None:
+    numbers = torch.zeros(200, device="loom")
+    for rows in range(1, 17):
+        for columns in range(50, 80):
+            torch.mode(numbers.as_strided((rows, columns), (1, 1)), 1)
+    for rows in range(1, 17):
+        with pytest.raises(IndexError, match="Expected reduction dim 1 to have non-zero size"):
+            torch.mode(numbers.as_strided((rows, 0), (1, 1)), 1)
+
+
 def test_first_calls_do_not_wait() -> None:
     x, index = torch.zeros(5, 7, device="loom"), torch.tensor([4], device="loom")
     keep_busy()

@@ -2,11 +2,14 @@
 #include "loom/ops/deferred.h"
 
 #include "loom/backend/stream.h"
+#include "loom/base/hash.h"
 #include "loom/base/mutex.h"
 #include "loom/device/queue.h"
 #include "loom/ops/deferred_command.h"
 #include "loom/ops/deferred_plan.h"
 #include "loom/ops/deferred_results.h"
+#include "loom/ops/inference/call_key.h"
+#include "loom/ops/inference/kept_answers.h"
 #include "loom/ops/overlap.h"
 #include "loom/ops/trial.h"
 
@@ -18,14 +21,13 @@
 namespace loom::ops {
 namespace {
 
-/// The arguments of a call: whether they can be deferred, their device, what of them decides
+/// The arguments of a call: whether they can be deferred, their device, and what of them decides
 /// whether a kernel knows such a call at all (dtypes, which tensors are absent, kinds of numbers,
-/// flags and names of modes), and what decides whether it takes this one: sizes, strides and
-/// numbers, too.
+/// flags and names of modes).
 class Operands {
  public:
   explicit Operands(const c10::OperatorHandle& op)
-      : key_(std::hash<const void*>{}(&op.operator_name())), call_(key_) {
+      : kind_(std::hash<const void*>{}(&op.operator_name())) {
     note(static_cast<std::size_t>(at::globalContext().deterministicAlgorithms()));
   }
 
@@ -49,9 +51,7 @@ class Operands {
   }
 
   [[nodiscard]] std::optional<c10::Device> device() const noexcept { return device_; }
-  [[nodiscard]] std::size_t key() const noexcept { return key_; }
-  /// Of all that is not in the tensors.
-  [[nodiscard]] std::size_t key_of_call() const noexcept { return c10::hash_combine(key_, call_); }
+  [[nodiscard]] std::uint64_t kind_of_call() const noexcept { return kind_; }
   [[nodiscard]] std::int64_t elements() const noexcept { return elements_; }
   /// True for dtypes that a kernel may well not know: then it is waited for once. Every kernel has
   /// code for float and double beside indices and masks, and factories for integers.
@@ -60,7 +60,7 @@ class Operands {
   }
 
  private:
-  /// Every argument and every tensor of a list adds to the key, so that each has its place in it.
+  /// Every argument and every element of a list adds to the kind, so that each has its place in it.
   static constexpr std::size_t kAbsent = 0, kPresent = 1, kTensor = 2;
 
   bool add(const at::Tensor& tensor, bool written) {
@@ -76,7 +76,7 @@ class Operands {
         tensor._is_zerotensor()) {
       return false;
     }
-    note_geometry(tensor);
+    elements_ += trial_elements(tensor);
     if (tensor.is_privateuseone()) {
       if (!device_) device_ = tensor.device();
       return tensor.device() == *device_;
@@ -85,13 +85,15 @@ class Operands {
   }
 
   bool add_other(const c10::IValue& value, const c10::Argument& argument) {
-    note_numbers(value);
     if (value.isNone()) {
       note(kAbsent);
     } else if (value.isBool()) {
       // The call itself raises what it finds in the data.
       if (value.toBool() && argument.name() == "check_errors") return false;
       note(kTensor + static_cast<std::size_t>(value.toBool()));
+    } else if (value.isList()) {
+      note(value.toListRef().size());
+      for (const c10::IValue& element : value.toListRef()) add_other(element, argument);
     } else if (value.isString()) {
       note(std::hash<std::string_view>{}(value.toStringView()));
     } else if (value.isComplexDouble()) {
@@ -123,81 +125,59 @@ class Operands {
     integers_only_ = integers_only_ && !is_real(dtype);
     other_dtype_ = other_dtype_ || !is_common(dtype);
   }
-  void note(std::size_t fact) { key_ = c10::hash_combine(key_, fact); }
+  void note(std::uint64_t fact) { kind_ = mixed(kind_, fact); }
 
-  void note_geometry(const at::Tensor& tensor) {
-    for (const std::int64_t size : tensor.sizes()) note_of_call(size);
-    for (const std::int64_t stride : tensor.strides()) note_of_call(stride);
-    elements_ += trial_elements(tensor);
-  }
-  void note_numbers(const c10::IValue& value) {
-    if (value.isInt()) {
-      note_of_call(value.toInt());
-    } else if (value.isDouble()) {
-      note_of_call(value.toDouble());
-    } else if (value.isComplexDouble()) {
-      note_of_call(value.toComplexDouble().real());
-      note_of_call(value.toComplexDouble().imag());
-    } else if (value.isIntList()) {
-      for (const std::int64_t number : value.toIntList()) note_of_call(number);
-    } else if (value.isDoubleList()) {
-      for (const double number : value.toDoubleList()) note_of_call(number);
-    }
-  }
-  template <class Number>
-  void note_of_call(Number number) {
-    call_ = c10::hash_combine(call_, std::hash<Number>{}(number));
-  }
-
-  std::size_t key_, call_;
+  std::uint64_t kind_;
   std::int64_t elements_ = 0;
   std::optional<c10::Device> device_;
   bool other_dtype_ = false, integers_only_ = true, reads_ = false;
 };
 
-/// Keys of calls, as of Operands, that the kernel takes.
+/// What kernels take: calls, and kinds of calls as Operands knows them.
 class Accepted {
  public:
-  bool contains(std::size_t key) {
+  bool has_kind(std::uint64_t kind) {
     MutexLock lock(mutex_);
-    return keys_.contains(key);
+    return kinds_.contains(kind);
   }
-  void insert(std::size_t key) {
+  bool has_call(const CallKey& call) { return calls_.find(call) != nullptr; }
+  void insert(std::uint64_t kind, const std::optional<CallKey>& call) {
+    static const auto yes = std::make_shared<const bool>(true);
+    if (call) calls_.insert(*call, yes);
     MutexLock lock(mutex_);
-    // Lengths that never come again are not kept for ever: another trial costs little.
-    if (keys_.size() >= kMost) keys_.clear();
-    keys_.insert(key);
+    // Kinds that never come again are not kept for ever: another trial costs little.
+    if (kinds_.size() >= kMostKinds) kinds_.clear();
+    kinds_.insert(kind);
   }
 
  private:
-  static constexpr std::size_t kMost = 1 << 16;
+  static constexpr std::size_t kMostKinds = 1 << 14;
+  static constexpr std::size_t kMostWords = 1 << 18;  // two generations of 2 MiB
 
+  KeptAnswers<bool> calls_{kMostWords};
   Mutex mutex_;
-  std::unordered_set<std::size_t> keys_ LOOM_GUARDED_BY(mutex_);
+  std::unordered_set<std::uint64_t> kinds_ LOOM_GUARDED_BY(mutex_);
 };
 
 Accepted& accepted() {
-  static Accepted& keys = *new Accepted;  // never destroyed, as plans
-  return keys;
-}
-
-void accept(const Operands& operands) {
-  accepted().insert(operands.key());
-  accepted().insert(operands.key_of_call());
+  static Accepted& calls = *new Accepted;  // never destroyed, as plans
+  return calls;
 }
 
 /// Whether the CPU operator refuses a call for something else than the values. Small ones are all
-/// tried, once for each geometry; others once for what decides whether the kernel knows such calls.
-/// The largest have to show it on the worker.
-Verdict judge(const c10::OperatorHandle& op, const Operands& operands, Arguments given,
-              std::int64_t results) {
+/// tried, once for each key, or each time if there is none; others once for what decides whether
+/// the kernel knows such calls. The largest have to show it on the worker.
+Verdict judge(const c10::OperatorHandle& op, const Operands& operands,
+              const std::optional<CallKey>& call, Arguments given, std::int64_t results) {
   constexpr std::int64_t kSmall = 1 << 13, kMost = 1 << 18;
   const std::int64_t elements = operands.elements() + results;
-  const bool small = elements <= kSmall;
-  if (accepted().contains(small ? operands.key_of_call() : operands.key())) return Verdict::kTaken;
+  const std::uint64_t kind = operands.kind_of_call();
+  const bool known =
+      elements <= kSmall ? call && accepted().has_call(*call) : accepted().has_kind(kind);
+  if (known) return Verdict::kTaken;
   if (elements > kMost) return operands.unusual_dtypes() ? Verdict::kNotKnown : Verdict::kTaken;
   if (!passes_trial(op, given)) return Verdict::kRefused;
-  accept(operands);
+  accepted().insert(kind, call);
   return Verdict::kTaken;
 }
 
@@ -223,14 +203,15 @@ bool try_defer(const c10::OperatorHandle& op, torch::jit::Stack* stack,
   }
   if (!operands.device() || arguments_overlap({&(*stack)[first], count}, plan.writes)) return false;
   const Arguments given(stack->data() + first, count);
-  std::optional<DeferredResults> made = make_results(op, plan, given, *operands.device());
+  const std::optional<CallKey> key = CallKey::of(op, given);
+  std::optional<DeferredResults> made = make_results(op, plan, given, key, *operands.device());
   if (!made) return false;
   Queue& queue = current_queue(operands.device()->index());
-  const Verdict verdict = judge(op, operands, given, made->elements());
+  const Verdict verdict = judge(op, operands, key, given, made->elements());
   // In a capture nothing can be waited for: a refusal is then an error of the replay.
   if (verdict == Verdict::kRefused && !queue.captured()) {
     run_on_host();
-    accept(operands);
+    accepted().insert(operands.kind_of_call(), key);
     return true;
   }
   std::vector<DeferredArgument> arguments;
@@ -250,7 +231,7 @@ bool try_defer(const c10::OperatorHandle& op, torch::jit::Stack* stack,
   const std::uint64_t position = queue.submit(short_name(op), std::move(command));
   if (verdict == Verdict::kNotKnown && !queue.captured()) {
     queue.synchronize(position);
-    accept(operands);
+    accepted().insert(operands.kind_of_call(), key);
   }
   torch::jit::drop(*stack, count);
   for (c10::IValue& result : made->values) stack->push_back(std::move(result));

@@ -17,8 +17,8 @@ at::Tensor make(const Geometry& geometry, c10::Device on) {
 /// By the operator's Meta kernel; nothing if that refuses, or cannot tell.
 std::optional<DeferredResults> results_by_meta(const c10::OperatorHandle& op,
                                                const DeferredPlan& plan, Arguments given,
-                                               c10::Device on) {
-  const std::shared_ptr<const MetaAnswer> answer = ask_meta(op, plan, given);
+                                               const std::optional<CallKey>& key, c10::Device on) {
+  const std::shared_ptr<const MetaAnswer> answer = ask_meta(op, plan, given, key);
   if (!answer) return std::nullopt;
   for (const auto& [argument, sizes] : answer->grown) given[argument].toTensor().resize_(sizes);
   DeferredResults results;
@@ -88,7 +88,8 @@ std::optional<DeferredResults> results_by_rule(const DeferredPlan& plan, const I
 }  // namespace
 
 std::optional<DeferredResults> make_results(const c10::OperatorHandle& op, const DeferredPlan& plan,
-                                            Arguments given, c10::Device on) {
+                                            Arguments given, const std::optional<CallKey>& key,
+                                            c10::Device on) {
   if (!plan.infers) return results_given(plan, given);
   Inferred inferred;
   try {
@@ -97,7 +98,7 @@ std::optional<DeferredResults> make_results(const c10::OperatorHandle& op, const
     return std::nullopt;
   }
   auto results = results_by_rule(plan, inferred, given, on);
-  if (!results && plan.asks_meta) results = results_by_meta(op, plan, given, on);
+  if (!results && plan.asks_meta) results = results_by_meta(op, plan, given, key, on);
   return results;
 }
 

@@ -5,6 +5,7 @@
 // Meta kernel, and allocated. Thread: any.
 
 #include "loom/ops/deferred_plan.h"
+#include "loom/ops/inference/call_key.h"
 #include "loom/ops/tensor_ref.h"
 
 #include <ATen/core/stack.h>
@@ -43,10 +44,11 @@ struct DeferredResults {
   }
 };
 
-/// Nothing, and nothing happened, if the inference refuses, or cannot tell.
+/// `key`: the call's. Nothing, and nothing happened, if the inference refuses, or cannot tell.
 /// Throws: torch.OutOfMemoryError.
 [[nodiscard]] std::optional<DeferredResults> make_results(const c10::OperatorHandle& op,
                                                           const DeferredPlan& plan, Arguments given,
+                                                          const std::optional<CallKey>& key,
                                                           c10::Device on);
 
 }  // namespace loom::ops

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/inference/call_key.h"
 
+#include "loom/base/hash.h"
+
 #include <ATen/Context.h>
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/GradMode.h>
@@ -118,10 +120,7 @@ void CallKey::add_bytes(const void* bytes, std::size_t count) {
 
 void CallKey::finish() {
   std::uint64_t hash = words_.size();
-  for (const std::uint64_t word : words_) {
-    hash = (hash ^ word) * 0x9e3779b97f4a7c15;
-    hash ^= hash >> 32;
-  }
+  for (const std::uint64_t word : words_) hash = mixed(hash, word);
   hash_ = hash;
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-// All of a call that a shape inference may look at: the operator, of each tensor its sizes,
-// strides, dtype and bits, the values of everything else, and the settings of the thread and the
-// process that inferences ask for. Keys are compared whole, so that calls with equal keys have
-// results that look alike; the hash only finds them. Where in its storage a tensor begins is no
-// part of it: that decides nothing but which views are possible, and no view is deferred.
+// All of a call that a shape inference, or a trial (trial.h), may look at: the operator, of each
+// tensor its sizes, strides, dtype and bits, the values of everything else, and the settings of the
+// thread and the process that inferences ask for. Keys are compared whole, so that calls with equal
+// keys have results that look alike; the hash only finds them. Where in its storage a tensor begins
+// is no part of it: that decides nothing but which views are possible, and no view is deferred.
 // Thread: a key belongs to one, or is not changed any more.
 
 #include "loom/base/export.h"

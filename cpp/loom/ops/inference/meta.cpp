@@ -197,14 +197,13 @@ KeptAnswers<MetaAnswer>& kept_answers() {
 }  // namespace
 
 std::shared_ptr<const MetaAnswer> ask_meta(const c10::OperatorHandle& op, const DeferredPlan& plan,
-                                           Arguments given) {
-  std::optional<CallKey> key = CallKey::of(op, given);
+                                           Arguments given, const std::optional<CallKey>& key) {
   if (!key) return run_meta(op, plan, given);
   if (auto known = kept_answers().find(*key)) return known;
   std::shared_ptr<const MetaAnswer> answer = run_meta(op, plan, given);
   // A refusal may be of the moment (an interrupt, no memory). Warnings that ATen gives once only
   // must not be repeated; they are C++'s, since Python gives its own: asking again is cheap.
-  if (answer && answer->warnings.empty()) kept_answers().insert(std::move(*key), answer);
+  if (answer && answer->warnings.empty()) kept_answers().insert(*key, answer);
   return answer;
 }
 

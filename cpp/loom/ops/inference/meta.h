@@ -9,6 +9,7 @@
 
 #include "loom/base/export.h"
 #include "loom/ops/deferred_plan.h"
+#include "loom/ops/inference/call_key.h"
 
 #include <c10/util/Exception.h>
 
@@ -32,9 +33,10 @@ struct MetaAnswer {
   std::vector<c10::Warning> warnings;
 };
 
-/// Null if the Meta kernel refuses the call, or what it says cannot be done.
+/// `key`: the call's. Null if the Meta kernel refuses the call, or what it says cannot be done.
 [[nodiscard]] std::shared_ptr<const MetaAnswer> ask_meta(const c10::OperatorHandle& op,
-                                                         const DeferredPlan& plan, Arguments given);
+                                                         const DeferredPlan& plan, Arguments given,
+                                                         const std::optional<CallKey>& key);
 
 /// How often Meta kernels ran since the process began.
 [[nodiscard]] LOOM_API std::uint64_t meta_kernel_runs() noexcept;
