@@ -64,7 +64,8 @@ def test_results_do_not_depend_on_it() -> None:
 
 
 def test_a_change_counts_for_work_that_is_queued(run) -> None:
-    # Helpers that have not been needed have run for no time that the system counts (10 ms).
+    # A helper shares the work with the worker, or the host thread that waits. The system counts
+    # in steps of 10 ms, and both cores are busy for some 200 ms.
     done = run(
         """
         import pathlib, torch, torch_loom
@@ -72,7 +73,7 @@ def test_a_change_counts_for_work_that_is_queued(run) -> None:
         def helped():
             ticks = 0
             for task in pathlib.Path("/proc/self/task").iterdir():
-                if (task / "comm").read_text().startswith("loom0/c"):
+                if not (task / "comm").read_text().startswith("loom0/q"):
                     fields = (task / "stat").read_text().rsplit(")")[1].split()
                     ticks += int(fields[11]) + int(fields[12])
             return ticks
@@ -99,5 +100,4 @@ def test_a_change_counts_for_work_that_is_queued(run) -> None:
         LOOM_DEVICES="1",
     )
     alone, both = map(int, done.out.split())
-    assert alone == 0
-    assert both > 0
+    assert both > 4 * alone
