@@ -24,6 +24,7 @@ ENOUGH = 0.5  # of what is wanted
 TOO_MANY = 4.0
 LARGEST_FACTOR = 4096
 SECONDS = 5.0  # to look for larger samples
+LONG = 0.1  # seconds of a call that is long enough, however few its elements are
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +34,14 @@ class Sample:
     function: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+
+    @functools.cached_property
+    def is_long(self) -> bool:
+        """Whether one call on cpu takes so long that a larger one would tell nothing new."""
+        start = time.perf_counter()
+        with contextlib.suppress(Exception):  # whoever measures it will see
+            self.without_gradients()
+        return time.perf_counter() - start > LONG
 
     @functools.cached_property
     def elements(self) -> int:
@@ -120,7 +129,9 @@ def small(info: Any) -> Sample | None:
 
 
 def large(info: Any, elements: int) -> Sample | None:
-    """The sample whose number of elements is nearest to what is wanted, from below if it can be."""
+    """The sample whose number of elements is nearest to what is wanted, from below if it can be,
+    or the first one whose call is long.
+    """
     best = small(info)
     factor, deadline = 2, time.monotonic() + SECONDS
     while factor <= LARGEST_FACTOR and not enough(best, elements) and time.monotonic() < deadline:
@@ -128,12 +139,17 @@ def large(info: Any, elements: int) -> Sample | None:
         if found is None or (best is not None and found.elements <= best.elements):
             break
         best = found
-        if too_large:
+        if too_large or found.is_long:
             break
         factor *= 2
-    if best is None or enough(best, elements):
+    if best is None or enough(best, elements) or best.is_long:
         return best
-    return repeated(best, elements) or best
+    times, most = 2, max(2, elements // best.elements)
+    longer = repeated(best, times)
+    while longer is not None and times < most and not longer.is_long:
+        times = min(4 * times, most)
+        longer = repeated(best, times) or longer
+    return longer or best
 
 
 def enough(sample: Sample | None, elements: int) -> bool:
@@ -152,14 +168,14 @@ def _largest(info: Any, factor: int, elements: int) -> tuple[Sample | None, bool
     return best, False
 
 
-def repeated(sample: Sample, elements: int) -> Sample | None:
-    """The sample with its first tensor repeated along the first dimension, and with it the others
-    of that length if cpu wants it; None if cpu takes neither.
+def repeated(sample: Sample, times: int) -> Sample | None:
+    """The sample with its first tensor repeated so many times along the first dimension, and with
+    it the others of that length if cpu wants it; None if cpu takes neither.
     """
     given = [tensor for tensor in tensors((sample.args, sample.kwargs)) if tensor.dim() > 0]
     if not given or given[0].numel() == 0:
         return None
-    length, times = given[0].size(0), max(2, elements // sample.elements)
+    length = given[0].size(0)
 
     def repeat(tensor: torch.Tensor) -> torch.Tensor:
         return tensor.repeat(times, *(1,) * (tensor.dim() - 1))
