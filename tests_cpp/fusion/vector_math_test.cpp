@@ -4,7 +4,6 @@
 #include "loom/base/options.h"
 #include "loom/fusion/body.h"
 #include "loom/fusion/kernel.h"
-#include "loom/fusion/scalar_math.h"
 
 #include <gtest/gtest.h>
 
@@ -100,21 +99,6 @@ TEST(VectorMathTest, ALaneDependsOnItsOwnElementAlone) {
     expect_lanes_alone<float>(static_cast<Op>(i), Type::kFloat);
     expect_lanes_alone<double>(static_cast<Op>(i), Type::kDouble);
   }
-}
-
-TEST(ScalarMathTest, InverseErfIsTheInverseOfErf) {
-  for (double y = -0.999; y < 1; y += 0.00137) {
-    EXPECT_NEAR(std::erf(inverse_erf(y)), y, 4e-16) << y;
-  }
-  for (const double rest : {1e-3, 1e-6, 1e-12}) {
-    EXPECT_NEAR(std::erfc(inverse_erf(1 - rest)) / (1 - (1 - rest)), 1, 1e-13) << rest;
-  }
-  EXPECT_EQ(inverse_erf(1.0), std::numeric_limits<double>::infinity());
-  EXPECT_EQ(inverse_erf(-1.0F), -std::numeric_limits<float>::infinity());
-  EXPECT_TRUE(std::isnan(inverse_erf(1.0001)));
-  EXPECT_TRUE(std::isnan(inverse_erf(std::nan(""))));
-  EXPECT_TRUE(std::signbit(inverse_erf(-0.0)));
-  EXPECT_NEAR(inverse_erf(1e-300) / 1e-300, 0.886226925452758, 1e-15);
 }
 
 }  // namespace

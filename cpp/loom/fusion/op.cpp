@@ -82,20 +82,23 @@ Type result_type(Op op, Type type) noexcept {
 
 std::string_view name_of(Op op) noexcept {
   constexpr std::string_view kNames[] = {
-      "neg",        "abs",       "sign",       "sqrt",        "rsqrt",      "reciprocal",
-      "floor",      "ceil",      "round",      "trunc",       "exp",        "exp2",
-      "expm1",      "log",       "log2",       "log10",       "log1p",      "sin",
-      "cos",        "tan",       "asin",       "acos",        "atan",       "sinh",
-      "cosh",       "tanh",      "asinh",      "acosh",       "atanh",      "erf",
-      "erfc",       "erfinv",    "normal_cdf", "lgamma",      "round_half", "round_bfloat16",
-      "wrap_uint8", "wrap_int8", "wrap_int16", "not",         "isnan",      "to_mask",
-      "to_int32",   "to_int64",  "to_float",   "to_double",   "add",        "sub",
-      "mul",        "maximum",   "minimum",    "div",         "fmax",       "fmin",
-      "pow",        "atan2",     "hypot",      "fmod",        "copysign",   "and",
-      "or",         "xor",       "shift_left", "shift_right", "eq",         "ne",
-      "lt",         "le",        "gt",         "ge",          "select",     "mul_add",
-      "sum",        "max",       "min",        "least",       "greatest",   "scale",
-      "exponent",   "fraction",  "erf_term",   "cdf_term"};
+      "neg",        "abs",        "sign",        "sqrt",       "rsqrt",
+      "reciprocal", "floor",      "ceil",        "round",      "trunc",
+      "exp",        "exp2",       "expm1",       "log",        "log2",
+      "log10",      "log1p",      "sin",         "cos",        "tan",
+      "asin",       "acos",       "atan",        "sinh",       "cosh",
+      "tanh",       "asinh",      "acosh",       "atanh",      "erf",
+      "erfc",       "normal_cdf", "lgamma",      "round_half", "round_bfloat16",
+      "wrap_uint8", "wrap_int8",  "wrap_int16",  "not",        "isnan",
+      "to_mask",    "to_int32",   "to_int64",    "to_float",   "to_double",
+      "add",        "sub",        "mul",         "maximum",    "minimum",
+      "div",        "fmax",       "fmin",        "pow",        "atan2",
+      "hypot",      "fmod",       "copysign",    "and",        "or",
+      "xor",        "shift_left", "shift_right", "eq",         "ne",
+      "lt",         "le",         "gt",          "ge",         "select",
+      "mul_add",    "sum",        "max",         "min",        "least",
+      "greatest",   "scale",      "exponent",    "fraction",   "erf_term",
+      "cdf_term"};
   static_assert(std::size(kNames) == static_cast<std::size_t>(Op::kCdfTerm) + 1);
   return kNames[static_cast<std::size_t>(op)];
 }

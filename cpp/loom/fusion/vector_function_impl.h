@@ -39,8 +39,6 @@ VectorFunction find_vector_function(Op op) {
     LOOM_SLEEF_ANGLE(LOOM_CASE)
     LOOM_SLEEF_BINARY(LOOM_CASE)
 #undef LOOM_CASE
-    case Op::kErfinv:
-      return function_of<Op::kErfinv, Vector>();
     case Op::kNormalCdf:
       return function_of<Op::kNormalCdf, Vector>();
     default:

@@ -7,7 +7,6 @@
 // copy of those, and it must not be one that other processors cannot run.
 
 #include "loom/fusion/op.h"
-#include "loom/fusion/scalar_math.h"
 #include "loom/fusion/vector_math_list.h"
 
 #if defined(LOOM_SIMD_AVX512)
@@ -130,18 +129,6 @@ struct VectorMath<Op::kNormalCdf> {
   }
   static DoubleVector apply(DoubleVector a) {
     return LOOM_SLEEF_DOUBLE(erfc, _u15)(a * -0.70710678118654752) * 0.5;
-  }
-};
-
-template <>
-struct VectorMath<Op::kErfinv> {
-  static constexpr int kOperands = 1;
-
-  template <class Vector>
-  static Vector apply(Vector a) {
-    constexpr int kLanes = sizeof(Vector) / sizeof(a[0]);
-    for (int lane = 0; lane < kLanes; ++lane) a[lane] = inverse_erf(a[lane]);
-    return a;
   }
 };
 
