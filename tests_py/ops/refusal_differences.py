@@ -15,6 +15,8 @@ DIFFERENCES: dict[tuple[str, str], str] = {
     ("numbers", "lerp_ 1e+300"): "the fused formula computes with the weight as it is",
     ("numbers", "lerp_ -1e+300"): "the fused formula computes with the weight as it is",
     ("foreach", "_foreach_powsum"): _POWSUM,
+    ("foreach", "_foreach_abs of truth values"): "it is abs, which takes them on CUDA",
+    ("foreach", "_foreach_abs_ of truth values"): "it is abs, which takes them on CUDA",
     ("foreach", "_foreach_max of complex"): "it is amax, whose kernel has another name",
     ("small dtypes", "eye of"): "it is a fill, whose kernel has another name",
     ("small dtypes", "equal of"): "it is eq and all, whose kernel has another name",

@@ -188,9 +188,8 @@ const char* short_name(const c10::OperatorHandle& op) {
 
 }  // namespace
 
-bool try_defer(const c10::OperatorHandle& op, torch::jit::Stack* stack,
+bool try_defer(const DeferredPlan& plan, const c10::OperatorHandle& op, torch::jit::Stack* stack,
                c10::function_ref<void()> run_on_host) {
-  const DeferredPlan& plan = deferred_plan(op);
   // The alert is given by the call, so by the CPU operator on the caller.
   const bool alerts = !plan.deterministic && at::globalContext().deterministicAlgorithms();
   if (!plan.possible || alerts) return false;

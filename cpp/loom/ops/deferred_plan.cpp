@@ -152,7 +152,9 @@ DeferredPlan make_plan(const c10::OperatorHandle& op) {
   const std::string& name = op.operator_name().name;
   const c10::FunctionSchema& schema = op.schema();
   // The CPU kernels of others may be anything, Python for one.
-  if (!name.starts_with("aten::")) return plan;
+  constexpr std::string_view kNamespace = "aten::";
+  if (!name.starts_with(kNamespace)) return plan;
+  plan.widening = widening_of(std::string_view(name).substr(kNamespace.size()));
   if (contains(kExcluded, name)) return plan;
   plan.infers = !contains(kNothingInferred, name);
   plan.deterministic = !contains(kNotDeterministic, name);

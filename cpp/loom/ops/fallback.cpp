@@ -16,6 +16,7 @@
 #include "loom/device/queue.h"
 #include "loom/ops/cpu_arguments.h"
 #include "loom/ops/deferred.h"
+#include "loom/ops/deferred_plan.h"
 #include "loom/ops/device_output_scope.h"
 #include "loom/ops/fallback_report.h"
 #include "loom/ops/host_region.h"
@@ -98,10 +99,23 @@ void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 
 }  // namespace
 
+namespace {
+
+bool try_widen_below_autograd(const Widening& widening, const c10::OperatorHandle& op,
+                              torch::jit::Stack* stack) {
+  at::AutoDispatchBelowADInplaceOrView below_autograd;
+  c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  return try_widen(widening, op, stack);
+}
+
+}  // namespace
+
 void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   settle_tensor_lists(op, *stack);
+  const DeferredPlan& plan = deferred_plan(op);
+  if (plan.widening != nullptr && try_widen_below_autograd(*plan.widening, op, stack)) return;
   const auto decide = [&] { as_fallback(op, [&] { run_on_host(op, stack); }); };
-  if (!try_defer(op, stack, decide)) decide();
+  if (!try_defer(plan, op, stack, decide)) decide();
 }
 
 void fallback_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {

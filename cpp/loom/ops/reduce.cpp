@@ -11,6 +11,7 @@
 #include <ATen/ops/nansum_ops.h>
 #include <ATen/ops/std_native.h>
 #include <ATen/ops/std_ops.h>
+#include <ATen/ops/sum.h>
 #include <ATen/ops/var_mean_native.h>
 #include <ATen/ops/var_mean_ops.h>
 #include <ATen/ops/var_native.h>
@@ -36,7 +37,6 @@ struct VarianceMeta : at::impl::MetaBase {
 struct NansumMeta : at::impl::MetaBase {
   void meta(const at::Tensor& self, at::OptionalIntArrayRef dims, bool keepdim,
             std::optional<c10::ScalarType> dtype) {
-    TORCH_CHECK(!self.is_complex(), "nansum on CPU does not support complex inputs");
     // Without a dtype a given result decides, whatever it is.
     const at::Tensor& given = maybe_get_output();
     if (!dtype && given.defined()) dtype = given.scalar_type();
@@ -59,6 +59,25 @@ struct Nansum {
     Sum::combine(parts, elements, to);
   }
 };
+
+template <class Op>
+using NansumForm =
+    detail::StructuredForm<Op, NansumMeta, InParts<Nansum, 2>, at::native::nansum_out>;
+
+// CUDA takes complex numbers, too.
+at::Tensor nansum(const at::Tensor& self, at::OptionalIntArrayRef dims, bool keepdim,
+                  std::optional<c10::ScalarType> dtype) {
+  if (!self.is_complex()) return NansumForm<at::_ops::nansum>::call(self, dims, keepdim, dtype);
+  return at::sum(self.masked_fill(self.ne(self), 0), dims, keepdim, dtype);
+}
+
+at::Tensor& nansum_out(const at::Tensor& self, at::OptionalIntArrayRef dims, bool keepdim,
+                       std::optional<c10::ScalarType> dtype, at::Tensor& out) {
+  if (!self.is_complex()) {
+    return NansumForm<at::_ops::nansum_out>::call(self, dims, keepdim, dtype, out);
+  }
+  return at::sum_out(out, self.masked_fill(self.ne(self), 0), dims, keepdim, dtype);
+}
 
 at::Tensor max(const at::Tensor& self) {
   TORCH_CHECK(self.numel() > 0,
@@ -83,7 +102,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
              op::std_correction>(m);
   structured<VarianceMeta<2>, AlongKept<4>, op::var_mean_correction_out,
              at::native::var_mean_correction_out, op::var_mean_correction>(m);
-  structured<NansumMeta, InParts<Nansum, 2>, op::nansum_out, at::native::nansum_out, op::nansum>(m);
+  m.impl("nansum", TORCH_FN(nansum));
+  m.impl("nansum.out", TORCH_FN(nansum_out));
   m.impl("max", TORCH_FN(max));
   m.impl("min", TORCH_FN(min));
 }

@@ -20,6 +20,7 @@
 #include "loom/ops/overlap.h"
 #include "loom/ops/structured_meta.h"
 #include "loom/ops/trial.h"
+#include "loom/ops/widening.h"
 
 #include <torch/library.h>
 
@@ -138,6 +139,13 @@ struct StructuredForm<Op, Meta, Policy, kCpu, Result(Argument...)> {
   static constexpr bool kMayCoincide = requires { Policy::kMayCoincide; };
 
   static Result call(Argument... arguments) {
+    if constexpr (constexpr const Widening* widening = widening_of(short_name<Op>());
+                  widening != nullptr) {
+      if (is_widened(*widening, arguments...)) [[unlikely]] {
+        return call_fallback<Result, Argument...>(Op::name, Op::overload_name,
+                                                  std::forward<Argument>(arguments)...);
+      }
+    }
     if constexpr (kMayOverlap) {
       if (operands_overlap(std::array{as_tensor(arguments)...}, {kInPlace ? 0 : kInputs, kOutputs},
                            kMayCoincide)) [[unlikely]] {
