@@ -104,6 +104,23 @@ TEST(DeferredSplitTest, WhatIsNotToBeCutIsAWholeVector) {
   EXPECT_FALSE(split(rule, {tensor({900, 90}), tensor({900, 90})}, {tensor({900, 90})}));
 }
 
+TEST(DeferredSplitTest, PlacesAreCutAndWhatIsReadThereIsWhole) {
+  const SplitRule rule = rule_of("aten::take");
+  const auto cut = split(rule, {tensor({9, 5}), tensor({1, 900, 500})}, {tensor({1, 900, 500})});
+  ASSERT_TRUE(cut);
+  EXPECT_EQ(cut->arguments, (std::vector<std::int8_t>{-1, 1}));
+  EXPECT_EQ(cut->results, (std::vector<std::int8_t>{1}));
+  EXPECT_FALSE(split(rule, {tensor({9000, 500}), tensor({9})}, {tensor({9})}));
+}
+
+TEST(DeferredSplitTest, WhatIsFilledIsCutAlongAnotherDimension) {
+  const auto rule = rule_of("aten::index_fill_", "int_Scalar");
+  const auto cut = split(rule, {tensor({900, 500}), 1, tensor({30}), 2.0}, {});
+  ASSERT_TRUE(cut);
+  EXPECT_EQ(cut->arguments, (std::vector<std::int8_t>{0, -1, -1, -1}));
+  EXPECT_FALSE(split(rule, {tensor({90000}), 0, tensor({30}), 2.0}, {}));
+}
+
 c10::IValue indices(const std::vector<at::Tensor>& given) {
   c10::List<std::optional<at::Tensor>> list;
   for (const at::Tensor& each : given) {

@@ -31,6 +31,8 @@ constexpr std::array kTable = {
     Entry{"aten::_fft_r2c", {Kind::kOthers, 1, 8}},
     Entry{"aten::_fft_c2r", {Kind::kOthers, 1, 8}},
     Entry{"aten::index", {Kind::kIndex, 0, 4}},
+    Entry{"aten::take", {Kind::kPlaces, 1, 4}},
+    Entry{"aten::index_fill_", {Kind::kOthers, 1, 2, 0b1}},
     Entry{"aten::searchsorted", {Kind::kLeading, 1, 20}},
     Entry{"aten::searchsorted", {Kind::kLeading, 0, 20, 0b10}},
     Entry{"aten::bucketize", {Kind::kLeading, 0, 20, 0b1}},
@@ -193,6 +195,28 @@ std::optional<DeferredSplit> cut_pointwise(const Shapes& shapes, const ResultSiz
   return split;
 }
 
+/// Results that have a place for each of those of one argument; all others are read anywhere.
+std::optional<DeferredSplit> cut_places(const SplitRule& rule, const Shapes& shapes,
+                                        const ResultSizes& results) {
+  const auto which = static_cast<std::size_t>(rule.which);
+  const at::Tensor& places = shapes.tensors[which];
+  if (!places.defined()) return std::nullopt;
+  const c10::IntArrayRef sizes = places.sizes();
+  const auto dims = static_cast<std::int64_t>(sizes.size());
+  std::int64_t dim = 0;
+  while (dim + 1 < dims && sizes[dim] == 1) ++dim;
+  if (dims == 0) return std::nullopt;
+  DeferredSplit split;
+  split.items = sizes[dim];
+  split.arguments.assign(shapes.tensors.size(), DeferredSplit::kWhole);
+  split.arguments[which] = static_cast<std::int8_t>(dim);
+  for (const auto& result : results) {
+    if (result != sizes) return std::nullopt;
+    split.results.push_back(static_cast<std::int8_t>(dim));
+  }
+  return split;
+}
+
 /// index(self, indices): the result is made of places of the indices and, where those come first,
 /// of the dimensions of self before them.
 std::optional<DeferredSplit> cut_index(Arguments arguments, const ResultSizes& results) {
@@ -286,10 +310,13 @@ std::optional<DeferredSplit> split_of(std::span<const SplitRule> rules, Argument
     const bool indexes = rule.kind == Kind::kIndex;
     if (shapes.listed != indexes || shapes.first(rule) == nullptr) continue;
     // Of what is indexed only as much is read as is written.
-    const std::int64_t worked = indexes ? most_elements(Shapes(Arguments()), results) : elements;
+    const bool reads_places = indexes || rule.kind == Kind::kPlaces;
+    const std::int64_t worked =
+        reads_places ? most_elements(Shapes(Arguments()), results) : elements;
     if (block_length(worked, rule.cost) >= worked || may_collide(shapes, writes)) continue;
     auto split = indexes                         ? cut_index(arguments, results)
                  : rule.kind == Kind::kPointwise ? cut_pointwise(shapes, results)
+                 : rule.kind == Kind::kPlaces    ? cut_places(rule, shapes, results)
                                                  : cut_along(rule, shapes, arguments, results);
     if (!split || split->items < 2 || writes_whole(*split, shapes, writes)) continue;
     const double work = rule.cost * static_cast<double>(worked);

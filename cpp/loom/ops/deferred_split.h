@@ -25,6 +25,7 @@ struct SplitRule {
     kPointwise,  ///< none: operands broadcast to the first result
     kLeading,    ///< the last `which` ones
     kOthers,     ///< those that argument number `which` names
+    kPlaces,     ///< none of argument number `which`, to any place of the others
     kIndex,      ///< those of argument 0 that the list of indices in argument 1 goes along
   };
   Kind kind = Kind::kPointwise;

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Reads and writes through an index along one dimension: values of cpu, on any number of cores."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from compare import agrees
+
+pytestmark = pytest.mark.filterwarnings("ignore:index_reduce.. is in beta:UserWarning")
+
+# Rows, columns and items that are cut; a vector, which is not.
+SHAPES = [(300, 200), (3, 700, 33), (900, 1, 7), (2, 900, 20), (1, 5, 40000), (20000,)]
+DTYPES = [torch.float32, torch.float64, torch.int32, torch.int64, torch.bfloat16]
+
+
+def numbers(shape: tuple[int, ...], dtype: torch.dtype, seed: int = 3) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).mul(4).to(dtype)
+
+
+def places(shape: tuple[int, ...], end: int) -> torch.Tensor:
+    return torch.randint(end, shape, generator=torch.Generator().manual_seed(4))
+
+
+def with_length(shape: tuple[int, ...], dim: int, length: int) -> tuple[int, ...]:
+    return (*shape[:dim], length, *shape[dim + 1 :])
+
+
+def dims(shape: tuple[int, ...]) -> list[tuple[tuple[int, ...], int]]:
+    return [(shape, dim) for dim in range(len(shape))]
+
+
+EVERY = [each for shape in SHAPES for each in dims(shape)]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(("shape", "dim"), EVERY, ids=str)
+def test_rows_are_combined(shape: tuple[int, ...], dim: int, dtype: torch.dtype) -> None:
+    x, count = numbers(shape, dtype), shape[dim] // 2 + 3
+    source = numbers(with_length(shape, dim, count), dtype, 5)
+    for index in (places((count,), shape[dim]), places((count,), shape[dim]).int()):
+        agrees(lambda t, i, s: t.index_add(dim, i, s), x, index, source)
+        agrees(lambda t, i, s: t.index_add(dim - t.dim(), i, s, alpha=-2), x, index, source)
+    for how in ("prod", "mean", "amax", "amin"):
+        for own in (True, False):
+            agrees(
+                lambda t, i, s, h=how, o=own: t.index_reduce(dim, i, s, h, include_self=o),
+                x,
+                places((count,), shape[dim]),
+                source,
+            )
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.bool, torch.complex128], ids=str)
+@pytest.mark.parametrize(("shape", "dim"), EVERY, ids=str)
+def test_rows_are_copied_and_filled(shape: tuple[int, ...], dim: int, dtype: torch.dtype) -> None:
+    x, count = numbers(shape, dtype), shape[dim] // 2 + 1
+    once = torch.randperm(shape[dim], generator=torch.Generator().manual_seed(6))[:count]
+    source = numbers(with_length(shape, dim, count), dtype, 5)
+    agrees(lambda t, i, s: t.index_copy(dim, i, s), x, once, source)
+    agrees(lambda t, i: t.index_fill(dim, i, 1), x, once)
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.bool, torch.complex128], ids=str)
+@pytest.mark.parametrize(("shape", "dim"), EVERY, ids=str)
+def test_elements(shape: tuple[int, ...], dim: int, dtype: torch.dtype) -> None:
+    x, count = numbers(shape, dtype), shape[dim] // 2 + 1
+    sizes = with_length(shape, dim, count)
+    index = places(sizes, shape[dim])
+    once = numbers(shape, torch.float32, 7).argsort(dim).narrow(dim, 0, count).contiguous()
+    source = numbers(with_length(shape, dim, count + 2), dtype, 5)
+    agrees(lambda t, i: t.gather(dim, i), x, index)
+    agrees(lambda t, i: t.gather(dim - t.dim(), i), x, index)
+    agrees(lambda t, i, s: t.scatter(dim, i, s), x, once, source)
+    agrees(lambda t, i: t.scatter(dim, i, 1), x, index)
+    agrees(lambda t, i: t.take(i), x, index)
+    if dtype == torch.bool:
+        return
+    agrees(lambda t, i, s: t.scatter_add(dim, i, s), x, index, source)
+    if dtype.is_complex:
+        return
+    for how in ("sum", "prod", "mean", "amax", "amin"):
+        for own in (True, False):
+            agrees(
+                lambda t, i, s, h=how, o=own: t.scatter_reduce(dim, i, s, h, include_self=o),
+                x,
+                index,
+                source,
+            )
+
+
+def test_what_is_not_a_number_stays() -> None:
+    x = numbers((300, 200), torch.float32)
+    x[5:9] = torch.nan
+    source, index = numbers((400, 200), torch.float32), places((400,), 300)
+    source[3] = torch.nan
+    for how in ("amax", "amin"):
+        agrees(lambda t, i, s, h=how: t.index_reduce(0, i, s, h), x, index, source)
+        agrees(
+            lambda t, i, s, h=how: t.scatter_reduce(0, i, s, h),
+            x,
+            places((400, 200), 300),
+            source,
+        )
+
+
+def test_of_places_named_twice_the_last_one_counts() -> None:
+    x, source, index = (
+        torch.zeros(300, 200),
+        numbers((600, 200), torch.float32),
+        places((600,), 300),
+    )
+    expected = x.clone()
+    for place, row in zip(index.tolist(), source, strict=True):
+        expected[place] = row
+    assert torch.equal(
+        x.to("loom").index_copy(0, index.to("loom"), source.to("loom")).cpu(), expected
+    )
+
+
+WRITES: dict[str, Callable[..., torch.Tensor]] = {
+    "index_add": lambda x, i, s, g: x.index_add(0, i, s),
+    "index_copy": lambda x, i, s, g: x.index_copy(0, i, s),
+    "index_reduce": lambda x, i, s, g: x.index_reduce(0, i, s, "prod"),
+    "index_fill": lambda x, i, s, g: x.index_fill(0, i, 1),
+    "gather": lambda x, i, s, g: x.gather(0, g),
+    "scatter": lambda x, i, s, g: x.scatter(0, g, s),
+    "scatter of a number": lambda x, i, s, g: x.scatter(0, g, 2.0),
+    "scatter_add": lambda x, i, s, g: x.scatter_add(0, g, s),
+    "scatter_reduce": lambda x, i, s, g: x.scatter_reduce(0, g, s, "amax"),
+    "take": lambda x, i, s, g: x.take(g * 1000),
+}
+
+
+@pytest.fixture
+def all_cores() -> Iterator[None]:
+    yield
+    torch.loom.set_num_threads(torch.loom.get_device_properties(0).core_count)
+
+
+@pytest.mark.parametrize("name", WRITES)
+@pytest.mark.usefixtures("all_cores")
+def test_cores_do_not_matter(name: str) -> None:
+    inputs = (
+        numbers((300, 200), torch.float32),
+        places((400,), 300),
+        numbers((400, 200), torch.float32),
+        places((400, 200), 60),
+    )
+    found = []
+    for _ in range(2):
+        found.append(WRITES[name](*(each.to("loom") for each in inputs)).cpu())
+        torch.loom.set_num_threads(1)
+    assert torch.equal(found[0], found[1])
+
+
+@pytest.mark.parametrize("name", WRITES)
+@pytest.mark.parametrize("wrong", [-90000, 300])
+def test_a_place_that_is_not_there(name: str, wrong: int) -> None:
+    index, elements = places((400,), 300), places((400, 200), 60)
+    index[399] = elements[300, 7] = wrong
+    x, source = torch.zeros(300, 200), torch.ones(400, 200)
+    messages = []
+    for device in ("cpu", "loom"):
+        with pytest.raises((RuntimeError, IndexError)) as raised:
+            WRITES[name](*(each.to(device) for each in (x, index, source, elements))).cpu()
+        messages.append((raised.type, str(raised.value).split(" (asynchronous")[0].split("\n")[0]))
+    assert messages[0] == messages[1]
