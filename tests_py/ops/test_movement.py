@@ -166,3 +166,82 @@ def test_stacked_parts_of_which_one_is_conjugated_or_of_another_dtype():
     same(torch.stack([y, y.conj()], -1), torch.stack([x, x.conj()], -1))
     same(torch.stack([y, y.real], -1), torch.stack([x, x.real], -1))
     same(torch.stack([y, y.expand(50, 60)[::1]], -1), torch.stack([x, x], -1))
+
+
+FLIPS = [
+    ((80, 160, 80), (0, 1, 2)),
+    ((80, 160, 80), (1,)),
+    ((80, 160, 80), (0,)),
+    ((300, 700), (-1,)),
+    ((90000, 3), (1,)),
+    ((90000, 3), (0, 1)),
+    ((50, 60, 7, 5), (0, 3)),
+    ((50, 60, 7, 5), (1, 2)),
+    ((300000,), (0,)),
+    ((1, 5, 1), (0, 1)),
+    ((2, 2, 2, 2, 2, 2, 2, 2, 3), (0, 2, 4, 6, 8)),
+    ((), (0,)),
+    ((0, 4), (1,)),
+]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(("shape", "dims"), FLIPS)
+def test_a_flipped_tensor(shape, dims, width):
+    x = numbers(shape, WIDTHS[width])
+    y = x.to("loom")
+    same(y.flip(dims), x.flip(dims))
+    if x.dim() > 1:
+        same(y.mT.flip(dims), x.mT.flip(dims))
+        same(y[..., ::2].flip(dims), x[..., ::2].flip(dims))
+
+
+def test_a_flip_along_what_is_not_there_is_refused_as_on_cpu():
+    for dims in ((0, 0), (0, -2), (2,), (5,)):
+        messages = []
+        for device in ("cpu", "loom"):
+            with pytest.raises((RuntimeError, IndexError)) as raised:
+                torch.ones(3, 4, device=device).flip(dims)
+            messages.append(str(raised.value))
+        assert messages[0] == messages[1]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("columns", [1, 2, 3, 5, 7, 15, 31, 63])
+def test_columns_are_put_beside_each_other(columns, width):
+    x, y = numbers((9001, columns), WIDTHS[width]), numbers((9001, 4), WIDTHS[width])
+    same(torch.cat([x.to("loom"), y.to("loom")], 1), torch.cat([x, y], 1))
+
+
+SMALL = [
+    ((3001, 2, 3, 4), (0, 2, 3, 1)),
+    ((3001, 3, 2, 3), (0, 3, 1, 2)),
+    ((700, 9, 2), (1, 0, 2)),
+    ((5, 2, 3, 3000), (3, 2, 1, 0)),
+    ((6, 3000), (1, 0)),
+    ((3000, 6), (1, 0)),
+    ((2, 5, 3000), (0, 2, 1)),
+]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(("shape", "order"), SMALL)
+def test_small_matrices_and_narrow_ones(shape, order, width):
+    x = numbers(shape, WIDTHS[width])
+    same(x.to("loom").permute(order).contiguous(), x.permute(order).contiguous())
+    wanted = torch.zeros([size + 1 for size in x.permute(order).shape], dtype=x.dtype)
+    got = wanted.to("loom")
+    inside = tuple(slice(1, None) for _ in order)
+    wanted[inside] = x.permute(order)
+    got[inside] = x.to("loom").permute(order)
+    same(got, wanted)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("shape", [(4000, 1, 5), (1, 3000, 4), (60, 70, 1), (300, 1, 300)])
+def test_what_is_broadcast_or_overlaps(shape, width):
+    x = numbers(shape, WIDTHS[width])
+    wide = [size if size > 1 else 6 for size in shape]
+    same(x.to("loom").expand(wide).contiguous(), x.expand(wide).contiguous())
+    if shape[0] > 10:
+        same(x.to("loom").unfold(0, 4, 1).contiguous(), x.unfold(0, 4, 1).contiguous())

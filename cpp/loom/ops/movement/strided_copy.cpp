@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 namespace loom::ops {
 namespace {
@@ -20,8 +21,19 @@ constexpr std::size_t kStreamingRunsBytes = std::size_t{64} << 20;
 // A transposition's stores meet in few sets of the caches, where they are slower than past them.
 constexpr std::size_t kStreamingTurnedBytes = std::size_t{4} << 20;
 constexpr std::size_t kLine = 64;
-// Shorter runs are not worth a call each; ATen copies them.
+// Shorter runs are copied if there are some after another; else ATen copies them.
 constexpr std::size_t kShortestRun = 16;
+constexpr std::int64_t kSomeRuns = 16;
+// Elements of a table: the table and what it moves stay in the first-level cache.
+constexpr std::int64_t kTable = 256;
+// Below this the calls for parts take longer than the elements.
+constexpr std::int64_t kSmallestTable = 8;
+// Loops of this many elements are worth their beginning and their end.
+constexpr std::int64_t kLongLoop = 16;
+// Matrices of less rows or columns have none of the squares that tiles are turned in.
+constexpr std::int64_t kNarrow = 8;
+// What is read or written bit by bit stays in the first-level cache until it is complete.
+constexpr std::int64_t kNarrowBytes = 16 << 10;
 // From here on a run is streamed by itself, wherever its lines begin.
 constexpr std::size_t kLongRun = 4096;
 
@@ -104,8 +116,67 @@ bool StridedCopy::choose_form() {
       --dim_count_;
     }
   }
-  if (choose_turned()) return true;
-  return run_bytes_ >= kShortestRun || dim_count_ == 0;
+  if (choose_reversed() || choose_table() || choose_turned()) return true;
+  if (run_bytes_ >= kShortestRun || dim_count_ == 0) return true;
+  // What is broadcast ATen reads once.
+  const Dim& inner = dims_[dim_count_ - 1];
+  return inner.size >= kSomeRuns && inner.from != 0;
+}
+
+bool StridedCopy::choose_reversed() {
+  if (!is_element(run_bytes_) || dim_count_ == 0) return false;
+  const Dim& inner = dims_[dim_count_ - 1];
+  const auto item = static_cast<std::ptrdiff_t>(run_bytes_);
+  if (inner.to != item || inner.from != -item || inner.size < kLongLoop) return false;
+  form_ = Form::kReversed;
+  item_bytes_ = run_bytes_;
+  run_bytes_ *= static_cast<std::size_t>(inner.size);
+  --dim_count_;
+  return true;
+}
+
+// The innermost dimensions are dense in the result, short, and somehow else in the source.
+bool StridedCopy::choose_table() {
+  if (!is_element(run_bytes_) || dim_count_ == 0 || dims_[dim_count_ - 1].size >= kLongLoop) {
+    return false;
+  }
+  const auto item = static_cast<std::ptrdiff_t>(run_bytes_);
+  std::int64_t count = 1;
+  int first = dim_count_;
+  const auto is_dense = [&](int d) { return d >= 0 && dims_[d].to == item * count; };
+  while (is_dense(first - 1) && count * dims_[first - 1].size <= kTable) {
+    count *= dims_[--first].size;
+  }
+  if (first == dim_count_) return false;
+  const bool more = is_dense(first - 1);
+  // A long narrow matrix.
+  if (more && first == dim_count_ - 1 && dims_[first - 1].from == item) return false;
+  const std::int64_t part = more ? std::max<std::int64_t>(kTable / count, 1) : 1;
+  if (count * part < kSmallestTable) return false;
+  if (more) long_ = {dims_[first - 1].size, dims_[first - 1].to, dims_[first - 1].from};
+  part_ = part;
+  const auto reach = [&](std::int64_t size, std::ptrdiff_t step) { return size * std::abs(step); };
+  std::int64_t span = reach(part_, long_.from);
+  for (int d = first; d < dim_count_; ++d) span += reach(dims_[d].size, dims_[d].from);
+  if (span > std::numeric_limits<std::int32_t>::max()) return false;
+  fill_table(first);
+  dim_count_ = more ? first - 1 : first;
+  form_ = Form::kTable;
+  return true;
+}
+
+void StridedCopy::fill_table(int first) {
+  table_ = {0};
+  const auto repeat = [&](std::int64_t count, std::ptrdiff_t step) {
+    const std::size_t inner = table_.size();
+    for (std::int64_t i = 1; i < count; ++i) {
+      for (std::size_t k = 0; k < inner; ++k) {
+        table_.push_back(table_[k] + static_cast<std::int32_t>(i * step));
+      }
+    }
+  };
+  for (int d = dim_count_ - 1; d >= first; --d) repeat(dims_[d].size, dims_[d].from);
+  repeat(part_, long_.from);
 }
 
 // The innermost dimension is dense in the result, another one in the source.
@@ -118,48 +189,73 @@ bool StridedCopy::choose_turned() {
     columns_ = dims_[d];
     std::copy(dims_.begin() + d + 1, dims_.begin() + dim_count_ - 1, dims_.begin() + d);
     dim_count_ -= 2;
-    turned_ = true;
+    form_ = Form::kTiles;
+    if (is_element(run_bytes_) && std::min(rows_.size, columns_.size) < kNarrow) {
+      form_ = Form::kNarrow;
+      long_ = {columns_.size, columns_.to, columns_.from};
+      narrow_ = {rows_.size, rows_.to, rows_.from};
+      if (columns_.size < rows_.size) std::swap(long_, narrow_);
+      part_ = std::max<std::int64_t>(kNarrowBytes / (narrow_.count * item), kLongLoop);
+    }
     return true;
   }
   return false;
 }
 
-void StridedCopy::cut(std::size_t total_bytes) {
+std::int64_t StridedCopy::outer() const noexcept {
   std::int64_t outer = 1;
   for (int d = 0; d < dim_count_; ++d) outer *= dims_[d].size;
+  return outer;
+}
+
+// Returns the bytes of a unit, as the others.
+std::size_t StridedCopy::cut_runs() {
+  units_per_row_ = units_per_matrix_ = ceil_div(static_cast<std::int64_t>(run_bytes_), kBlockBytes);
+  piece_bytes_ = static_cast<std::size_t>(ceil_div(
+      static_cast<std::int64_t>(run_bytes_), units_per_row_ * static_cast<std::int64_t>(kLine)));
+  piece_bytes_ *= kLine;
+  bytes_ = static_cast<std::size_t>(outer()) * run_bytes_;
+  return std::min(piece_bytes_, run_bytes_);
+}
+
+std::size_t StridedCopy::cut_tiles(std::size_t total_bytes) {
+  const int edge = tile_edge(run_bytes_);
+  units_per_row_ = ceil_div(columns_.size, edge);
+  units_per_matrix_ = units_per_row_ * ceil_div(rows_.size, edge);
+  streaming_ = total_bytes >= kStreamingTurnedBytes && on_lines(to_, columns_.to);
+  for (int d = 0; streaming_ && d < dim_count_; ++d) streaming_ = on_lines(nullptr, dims_[d].to);
+  bytes_ = static_cast<std::size_t>(outer() * rows_.size * columns_.size) * run_bytes_;
+  return static_cast<std::size_t>(std::min<std::int64_t>(columns_.size, edge) *
+                                  std::min<std::int64_t>(rows_.size, edge)) *
+         run_bytes_;
+}
+
+void StridedCopy::cut(std::size_t total_bytes) {
   std::size_t unit_bytes = 0;
-  if (turned_) {
-    const int edge = tile_edge(run_bytes_);
-    units_per_row_ = ceil_div(columns_.size, edge);
-    units_per_matrix_ = units_per_row_ * ceil_div(rows_.size, edge);
-    unit_bytes = static_cast<std::size_t>(std::min<std::int64_t>(columns_.size, edge) *
-                                          std::min<std::int64_t>(rows_.size, edge)) *
-                 run_bytes_;
-    streaming_ = total_bytes >= kStreamingTurnedBytes && on_lines(to_, columns_.to);
-    bytes_ = static_cast<std::size_t>(outer * rows_.size * columns_.size) * run_bytes_;
+  if (form_ == Form::kTiles) {
+    unit_bytes = cut_tiles(total_bytes);
+  } else if (form_ == Form::kRuns || form_ == Form::kReversed) {
+    unit_bytes = cut_runs();
+    streaming_ = form_ == Form::kRuns && total_bytes >= kStreamingRunsBytes;
   } else {
-    units_per_row_ = units_per_matrix_ =
-        ceil_div(static_cast<std::int64_t>(run_bytes_), kBlockBytes);
-    piece_bytes_ = static_cast<std::size_t>(ceil_div(
-        static_cast<std::int64_t>(run_bytes_), units_per_row_ * static_cast<std::int64_t>(kLine)));
-    piece_bytes_ *= kLine;
-    unit_bytes = std::min(piece_bytes_, run_bytes_);
-    streaming_ = total_bytes >= kStreamingRunsBytes;
-    bytes_ = static_cast<std::size_t>(outer) * run_bytes_;
+    const std::int64_t items =
+        form_ == Form::kNarrow ? narrow_.count : static_cast<std::int64_t>(table_.size()) / part_;
+    units_per_row_ = units_per_matrix_ = ceil_div(long_.count, part_);
+    unit_bytes = static_cast<std::size_t>(std::min(part_, long_.count) * items) * run_bytes_;
+    bytes_ = static_cast<std::size_t>(outer() * long_.count * items) * run_bytes_;
   }
-  for (int d = 0; streaming_ && turned_ && d < dim_count_; ++d) {
-    streaming_ = on_lines(nullptr, dims_[d].to);
-  }
-  units_ = outer * units_per_matrix_;
+  units_ = outer() * units_per_matrix_;
   units_per_block_ = std::max<std::int64_t>(1, static_cast<std::int64_t>(kBlockBytes / unit_bytes));
 }
 
 void StridedCopy::run(std::int64_t block) const noexcept {
   const std::int64_t begin = block * units_per_block_;
   const std::int64_t end = std::min(units_, begin + units_per_block_);
-  if (turned_) {
+  if (form_ == Form::kTiles) {
     run_tiles(begin, end);
-  } else if (!streaming_ && dim_count_ > 0 && run_bytes_ >= kLine && run_bytes_ <= kShortRun) {
+  } else if (form_ == Form::kNarrow || form_ == Form::kTable) {
+    run_parts(begin, end);
+  } else if (form_ == Form::kRuns && !streaming_ && dim_count_ > 0 && run_bytes_ <= kShortRun) {
     run_short(begin, end);
   } else {
     run_pieces(begin, end);
@@ -211,7 +307,13 @@ void StridedCopy::run_pieces(std::int64_t begin, std::int64_t end) const noexcep
   for (std::int64_t unit = begin; unit < end; ++unit) {
     const std::size_t offset = static_cast<std::size_t>(piece) * piece_bytes_;
     if (offset < run_bytes_) {
-      copy_run(place.to + offset, place.from + offset, std::min(piece_bytes_, run_bytes_ - offset));
+      const std::size_t bytes = std::min(piece_bytes_, run_bytes_ - offset);
+      if (form_ == Form::kReversed) {
+        copy_reversed(place.to + offset, place.from - offset,
+                      static_cast<std::int64_t>(bytes / item_bytes_), item_bytes_);
+      } else {
+        copy_run(place.to + offset, place.from + offset, bytes);
+      }
     }
     if (++piece < units_per_row_) continue;
     piece = 0;
@@ -224,9 +326,32 @@ void StridedCopy::run_short(std::int64_t begin, std::int64_t end) const noexcept
   const Dim& inner = dims_[dim_count_ - 1];
   for (std::int64_t run = begin; run < end;) {
     const std::int64_t count = std::min(inner.size - place.index[dim_count_ - 1], end - run);
-    copy_runs(place.to, inner.to, place.from, inner.from, count, run_bytes_);
+    if (run_bytes_ < kLine) {
+      copy_tiny_runs(place.to, place.from, {count, inner.to, inner.from}, run_bytes_);
+    } else {
+      copy_runs(place.to, inner.to, place.from, inner.from, count, run_bytes_);
+    }
     run += count;
     advance(place, count);
+  }
+}
+
+void StridedCopy::run_parts(std::int64_t begin, std::int64_t end) const noexcept {
+  Place place = place_of(begin / units_per_row_);
+  std::int64_t part = begin % units_per_row_;
+  const auto inner = static_cast<std::int64_t>(table_.size()) / part_;
+  for (std::int64_t unit = begin; unit < end; ++unit) {
+    const std::int64_t first = part * part_, count = std::min(part_, long_.count - first);
+    std::byte* const to = place.to + first * long_.to;
+    const std::byte* const from = place.from + first * long_.from;
+    if (form_ == Form::kTable) {
+      copy_by_table(to, from, table_.data(), count * inner, run_bytes_);
+    } else {
+      copy_matrix(to, from, narrow_, {count, long_.to, long_.from}, run_bytes_);
+    }
+    if (++part < units_per_row_) continue;
+    part = 0;
+    advance(place, 1);
   }
 }
 

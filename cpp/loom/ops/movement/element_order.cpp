@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/ops/movement/element_order.h"
+
+#include "loom/ops/random/isa_clones.h"
+
+#include <cstring>
+#include <utility>
+
+namespace loom::ops {
+namespace {
+
+struct Sixteen {
+  std::uint64_t low, high;
+};
+struct ThirtyTwo {
+  Sixteen low, high;
+};
+
+template <class Run>
+void with_item(std::size_t bytes, Run&& run) {
+  switch (bytes) {
+    case 1:
+      return run(std::uint8_t{});
+    case 2:
+      return run(std::uint16_t{});
+    case 4:
+      return run(std::uint32_t{});
+    case 8:
+      return run(std::uint64_t{});
+    default:
+      return run(Sixteen{});
+  }
+}
+
+template <class T>
+[[gnu::always_inline]] inline void reverse(T* __restrict to, const T* __restrict from,
+                                           std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) to[i] = from[-i];
+}
+LOOM_ISA_CLONES void reverse_items(std::uint8_t* to, const std::uint8_t* from, std::int64_t count) {
+  reverse(to, from, count);
+}
+LOOM_ISA_CLONES void reverse_items(std::uint16_t* to, const std::uint16_t* from,
+                                   std::int64_t count) {
+  reverse(to, from, count);
+}
+LOOM_ISA_CLONES void reverse_items(std::uint32_t* to, const std::uint32_t* from,
+                                   std::int64_t count) {
+  reverse(to, from, count);
+}
+LOOM_ISA_CLONES void reverse_items(std::uint64_t* to, const std::uint64_t* from,
+                                   std::int64_t count) {
+  reverse(to, from, count);
+}
+void reverse_items(Sixteen* to, const Sixteen* from, std::int64_t count) {
+  reverse(to, from, count);
+}
+
+// A run as one or two items that may overlap.
+template <class T>
+void copy_pairs(std::byte* to, const std::byte* from, const ElementSteps& runs, std::size_t bytes) {
+  const std::size_t second = bytes - sizeof(T);
+  for (std::int64_t i = 0; i < runs.count; ++i, to += runs.to, from += runs.from) {
+    T first, last;
+    std::memcpy(&first, from, sizeof(T));
+    std::memcpy(&last, from + second, sizeof(T));
+    std::memcpy(to, &first, sizeof(T));
+    std::memcpy(to + second, &last, sizeof(T));
+  }
+}
+
+}  // namespace
+
+void copy_by_table(std::byte* to, const std::byte* from, const std::int32_t* offsets,
+                   std::int64_t count, std::size_t item_bytes) noexcept {
+  with_item(item_bytes, [&]<class T>(T) {
+    T* __restrict const items = reinterpret_cast<T*>(to);
+    for (std::int64_t i = 0; i < count; ++i) {
+      items[i] = *reinterpret_cast<const T*>(from + offsets[i]);
+    }
+  });
+}
+
+void copy_reversed(std::byte* to, const std::byte* from, std::int64_t count,
+                   std::size_t item_bytes) noexcept {
+  with_item(item_bytes, [&]<class T>(T) {
+    reverse_items(reinterpret_cast<T*>(to), reinterpret_cast<const T*>(from), count);
+  });
+}
+
+void copy_matrix(std::byte* to, const std::byte* from, const ElementSteps& outer,
+                 const ElementSteps& inner, std::size_t item_bytes) noexcept {
+  with_item(item_bytes, [&]<class T>(T) {
+    for (std::int64_t o = 0; o < outer.count; ++o) {
+      std::byte* item = to + o * outer.to;
+      const std::byte* source = from + o * outer.from;
+      for (std::int64_t i = 0; i < inner.count; ++i, item += inner.to, source += inner.from) {
+        *reinterpret_cast<T*>(item) = *reinterpret_cast<const T*>(source);
+      }
+    }
+  });
+}
+
+void copy_tiny_runs(std::byte* to, const std::byte* from, const ElementSteps& runs,
+                    std::size_t bytes) noexcept {
+  if (bytes >= 32) return copy_pairs<ThirtyTwo>(to, from, runs, bytes);
+  if (bytes >= 16) return copy_pairs<Sixteen>(to, from, runs, bytes);
+  if (bytes >= 8) return copy_pairs<std::uint64_t>(to, from, runs, bytes);
+  if (bytes >= 4) return copy_pairs<std::uint32_t>(to, from, runs, bytes);
+  if (bytes >= 2) return copy_pairs<std::uint16_t>(to, from, runs, bytes);
+  copy_pairs<std::uint8_t>(to, from, runs, bytes);
+}
+
+}  // namespace loom::ops
