@@ -27,9 +27,9 @@ struct Entry {
 constexpr std::array kTable = {
     Entry{"aten::complex", {Kind::kPointwise, 0, 1}},  // not tagged
     Entry{"aten::polar", {Kind::kPointwise, 0, 20}},
-    Entry{"aten::_fft_c2c", {Kind::kOthers, 1, 8}},
-    Entry{"aten::_fft_r2c", {Kind::kOthers, 1, 8}},
-    Entry{"aten::_fft_c2r", {Kind::kOthers, 1, 8}},
+    Entry{"aten::_fft_c2c", {Kind::kOthers, 1, 1}},
+    Entry{"aten::_fft_r2c", {Kind::kOthers, 1, 1}},
+    Entry{"aten::_fft_c2r", {Kind::kOthers, 1, 4}},
     Entry{"aten::index", {Kind::kIndex, 0, 4}},
     Entry{"aten::take", {Kind::kPlaces, 1, 4}},
     Entry{"aten::index_fill_", {Kind::kOthers, 1, 2, 0b1}},
