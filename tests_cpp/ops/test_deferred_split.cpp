@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/deferred_split.h"
 
+#include <ATen/core/Reduction.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/empty.h>
 #include <gtest/gtest.h>
@@ -81,6 +82,46 @@ TEST(DeferredSplitTest, AReducedDimensionIsMissingInTheResults) {
   ASSERT_TRUE(cut);
   EXPECT_EQ(cut->arguments[0], 1);
   EXPECT_EQ(cut->results, (std::vector<std::int8_t>{0, 0}));
+}
+
+TEST(DeferredSplitTest, GivenResultsAreCutAsNewOnesAre) {
+  const std::vector<c10::IValue> given = {tensor({2, 300, 500}), tensor({2, 300}), tensor({2, 300}),
+                                          2};
+  const auto cut =
+      split_of({{{Kind::kOthers, 3, 10}}}, given, {false, true, true, false}, ResultSizes());
+  ASSERT_TRUE(cut);
+  EXPECT_EQ(cut->arguments, (std::vector<std::int8_t>{1, 1, 1, -1}));
+  const auto each = split_of({{{Kind::kPointwise, 0, 4}}},
+                             {{tensor({500}), tensor({900, 500}), tensor({900, 500})}},
+                             {false, true, true}, ResultSizes());
+  ASSERT_TRUE(each);
+  EXPECT_EQ(each->arguments, (std::vector<std::int8_t>{-1, 0, 0}));
+  EXPECT_FALSE(split_of({{{Kind::kPointwise, 0, 4}}},
+                        {{tensor({900, 500}), tensor({900, 500}), tensor({1, 500})}},
+                        {false, true, true}, ResultSizes()));
+}
+
+TEST(DeferredSplitTest, GradientsOfAMeanAreOneBlock) {
+  const SplitRule rule = rule_of("aten::binary_cross_entropy_backward");
+  const at::Tensor x = tensor({900, 500});
+  const auto reduced = [&](std::int64_t reduction) {
+    return split(rule, {x, x, x, c10::IValue(), reduction}, {x});
+  };
+  EXPECT_TRUE(reduced(at::Reduction::None));
+  EXPECT_TRUE(reduced(at::Reduction::Sum));
+  EXPECT_FALSE(reduced(at::Reduction::Mean));
+}
+
+TEST(DeferredSplitTest, SamplesOfTensorsWithDifferentDimensions) {
+  const SplitRule rule = rule_of("aten::nll_loss2d_backward");
+  const at::Tensor scores = tensor({900, 3, 10, 10}), labels = tensor({900, 10, 10});
+  const at::Tensor weight = tensor({3}), number = tensor({});
+  const auto each = split(rule, {labels, scores, labels, weight, 0, -100, number}, {scores});
+  ASSERT_TRUE(each);
+  EXPECT_EQ(each->arguments, (std::vector<std::int8_t>{0, 0, 0, -1, -1, -1, -1}));
+  const auto sum = split(rule, {number, scores, labels, weight, 2, -100, number}, {scores});
+  ASSERT_TRUE(sum);
+  EXPECT_EQ(sum->arguments, (std::vector<std::int8_t>{-1, 0, 0, -1, -1, -1, -1}));
 }
 
 TEST(DeferredSplitTest, MatricesOfABatchAreItems) {

@@ -134,6 +134,45 @@ CASES: dict[str, Case] = {
         (random(4, 3, 10, 20, 20), grid(4, 10, 20, 20, 3)),
     ),
     "cdist": (torch.cdist, (random(20, 30, 9), random(20, 40, 9))),
+    "huber_loss of each": (
+        lambda x, y: F.huber_loss(x, y, reduction="none", delta=0.7),
+        (random(700, 300), random(701, 300)[1:]),
+    ),
+    "huber_loss": (F.huber_loss, (random(700, 300), random(701, 300)[1:])),
+    "smooth_l1_loss": (F.smooth_l1_loss, (random(700, 300), random(701, 300)[1:])),
+    "binary_cross_entropy of each": (
+        lambda x, y: F.binary_cross_entropy(x, y, reduction="none"),
+        (random(700, 300).sigmoid(), random(701, 300)[1:].sigmoid()),
+    ),
+    "binary_cross_entropy": (
+        F.binary_cross_entropy,
+        (random(700, 300).sigmoid(), random(701, 300)[1:].sigmoid(), random(300).abs()),
+    ),
+    "binary_cross_entropy_with_logits": (
+        F.binary_cross_entropy_with_logits,
+        (random(700, 300), random(701, 300)[1:].sigmoid()),
+    ),
+    "logsigmoid": (F.logsigmoid, (random(700, 300),)),
+    "nll_loss": (
+        lambda x, y: F.nll_loss(x, y, torch.arange(1.0, 4.0, device=x.device)),
+        (random(90000, 3), places(90000, 3)),
+    ),
+    "nll_loss of each": (
+        lambda x, y: F.nll_loss(x, y, reduction="none", ignore_index=1),
+        (random(90000, 3), places(90000, 3)),
+    ),
+    "nll_loss of images": (
+        lambda x, y: F.nll_loss(x, y, reduction="sum", ignore_index=2),
+        (random(900, 3, 10, 10), places(90000, 3).view(900, 10, 10)),
+    ),
+    "nll_loss of each pixel": (
+        lambda x, y: F.nll_loss(x, y, torch.arange(1.0, 4.0, device=x.device), reduction="none"),
+        (random(900, 3, 10, 10), places(90000, 3).view(900, 10, 10)),
+    ),
+    "mean of nll_loss of images": (
+        lambda x, y: F.nll_loss(x, y, torch.arange(1.0, 4.0, device=x.device)),
+        (random(900, 3, 10, 10), places(90000, 3).view(900, 10, 10)),
+    ),
     "dot": (torch.dot, (random(500_001).double(), random(500_001).double())),
     "dot of gaps": (lambda x: torch.dot(x[::2], x[1::2]), (random(500_000).double(),)),
     "vdot": (torch.vdot, (random(300_000, dtype=torch.complex128),) * 2),
@@ -195,6 +234,16 @@ GRADIENTS = (
     "rows by index",
     "columns by index",
     "dot",
+    "huber_loss of each",
+    "huber_loss",
+    "smooth_l1_loss",
+    "binary_cross_entropy_with_logits",
+    "logsigmoid",
+    "nll_loss",
+    "nll_loss of each",
+    "nll_loss of images",
+    "nll_loss of each pixel",
+    "mean of nll_loss of images",
 )
 
 
@@ -208,6 +257,34 @@ def test_gradients_are_those_of_cpu(name: str) -> None:
         function(*own).abs().sum().backward()
         gradients.append([each.grad.cpu() for each in wanted])
     torch.testing.assert_close(gradients[1], gradients[0], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_gradients_of_probabilities(reduction: str) -> None:
+    gradients = []
+    for device in ("cpu", "loom"):
+        x = random(700, 300).sigmoid().to(device).requires_grad_()
+        y = random(701, 300)[1:].sigmoid().to(device)
+        F.binary_cross_entropy(x, y, reduction=reduction).mul(3).sum().backward()
+        gradients.append(x.grad.cpu())
+    torch.testing.assert_close(gradients[1], gradients[0])
+
+
+def test_a_probability_outside_of_its_bounds_is_refused() -> None:
+    x = random(700, 300).sigmoid()
+    x[600, 7] = 1.5
+    with pytest.raises(RuntimeError, match="all elements of input should be between 0 and 1"):
+        F.binary_cross_entropy(x.to("loom"), x.clamp(0, 1).to("loom")).item()
+
+
+@pytest.mark.parametrize("shape", [(90000, 3), (900, 3, 10, 10)])
+def test_a_label_outside_of_its_bounds_is_refused(shape: tuple[int, ...]) -> None:
+    labels = places(90000, 3)
+    labels[80000] = 7
+    labels = labels.view(shape[0], *shape[2:])
+    for reduction in ("none", "sum"):
+        with pytest.raises(IndexError, match="Target 7 is out of bounds"):
+            F.nll_loss(random(*shape).to("loom"), labels.to("loom"), reduction=reduction).cpu()
 
 
 def test_a_refusal_of_one_block_is_that_of_the_call() -> None:

@@ -4,6 +4,7 @@
 #include "loom/ops/self_overlap.h"
 #include "loom/ops/split.h"
 
+#include <ATen/core/Reduction.h>
 #include <ATen/core/enum_tag.h>
 #include <c10/util/accumulate.h>
 
@@ -27,6 +28,11 @@ struct Entry {
 constexpr std::array kTable = {
     Entry{"aten::complex", {Kind::kPointwise, 0, 1}},  // not tagged
     Entry{"aten::polar", {Kind::kPointwise, 0, 20}},
+    Entry{"aten::binary_cross_entropy", {Kind::kPointwise, 0, 20}},
+    Entry{"aten::binary_cross_entropy_backward", {Kind::kPointwise, 0, 4, ~0U, 4}},
+    Entry{"aten::log_sigmoid_forward", {Kind::kPointwise, 0, 8}},
+    Entry{"aten::log_sigmoid_backward", {Kind::kPointwise, 0, 8}},
+    Entry{"aten::nll_loss2d_backward", {Kind::kSamples, 0, 2, 0b111}},
     Entry{"aten::_fft_c2c", {Kind::kOthers, 1, 1}},
     Entry{"aten::_fft_r2c", {Kind::kOthers, 1, 1}},
     Entry{"aten::_fft_c2r", {Kind::kOthers, 1, 4}},
@@ -113,16 +119,35 @@ struct Shapes {
   bool listed = false;
 };
 
+/// Where a result has dimension `dim` of the first tensor, whose `along` it may lack.
+std::optional<std::int8_t> dim_of_result(c10::IntArrayRef sizes, const at::Tensor& first,
+                                         std::int64_t dim, std::uint64_t along) {
+  const auto dims = static_cast<std::int64_t>(sizes.size());
+  const bool reduced = along != 0 && dims != first.dim();
+  if (reduced && first.dim() - dims != std::popcount(along)) return std::nullopt;
+  const int before = std::popcount(along & ((std::uint64_t{1} << dim) - 1));
+  const std::int64_t own = reduced ? dim - before : dim;
+  if (own >= dims || sizes[own] != first.size(dim)) return std::nullopt;
+  return static_cast<std::int8_t>(own);
+}
+
 /// Cuts dimension `dim` of the first tensor, and of all that have as many. Others are whole if they
-/// have no more dimensions than an item. `along`: bits of the dimensions that a result may lack.
+/// have no more dimensions than an item. `along`: bits of the dimensions that a result may lack,
+/// whether it is new or given.
 std::optional<DeferredSplit> cut(const SplitRule& rule, const Shapes& shapes,
-                                 const ResultSizes& results, std::int64_t dim,
-                                 std::uint64_t along) {
+                                 const std::vector<bool>& writes, const ResultSizes& results,
+                                 std::int64_t dim, std::uint64_t along) {
   const at::Tensor& first = *shapes.first(rule);
   DeferredSplit split;
   split.items = first.size(dim);
   for (std::size_t i = 0; i < shapes.tensors.size(); ++i) {
     const at::Tensor& tensor = shapes.tensors[i];
+    if (writes[i] && tensor.defined()) {
+      const auto own = dim_of_result(tensor.sizes(), first, dim, along);
+      if (!own) return std::nullopt;
+      split.arguments.push_back(*own);
+      continue;
+    }
     const bool cuts = Shapes::is_cut(rule, i);
     const std::int64_t shared = !cuts ? 1 : rule.kind == Kind::kLeading ? rule.which : 0;
     const bool alike = cuts && tensor.defined() && tensor.dim() == first.dim();
@@ -131,31 +156,24 @@ std::optional<DeferredSplit> cut(const SplitRule& rule, const Shapes& shapes,
     if (!fits) return std::nullopt;
     split.arguments.push_back(alike ? static_cast<std::int8_t>(dim) : DeferredSplit::kWhole);
   }
-  const int before = std::popcount(along & ((std::uint64_t{1} << dim) - 1));
   for (const auto& sizes : results) {
-    if (!sizes) {
-      split.results.push_back(DeferredSplit::kWhole);
-      continue;
-    }
-    const auto dims = static_cast<std::int64_t>(sizes->size());
-    const bool reduced = along != 0 && dims != first.dim();
-    if (reduced && first.dim() - dims != std::popcount(along)) return std::nullopt;
-    const std::int64_t own = reduced ? dim - before : dim;
-    if (own >= dims || (*sizes)[own] != split.items) return std::nullopt;
-    split.results.push_back(static_cast<std::int8_t>(own));
+    const auto own = sizes ? dim_of_result(*sizes, first, dim, along) : DeferredSplit::kWhole;
+    if (!own) return std::nullopt;
+    split.results.push_back(*own);
   }
   return split;
 }
 
 std::optional<DeferredSplit> cut_along(const SplitRule& rule, const Shapes& shapes,
-                                       Arguments arguments, const ResultSizes& results) {
+                                       Arguments arguments, const std::vector<bool>& writes,
+                                       const ResultSizes& results) {
   const at::Tensor& first = *shapes.first(rule);
   if (rule.kind == Kind::kLeading) {
     // Kernels that count matrices or planes want those of a block to lie at equal distances.
     std::int64_t dim = 0;
     while (dim < first.dim() - rule.which && first.size(dim) == 1) ++dim;
     if (dim >= first.dim() - rule.which) return std::nullopt;
-    return cut(rule, shapes, results, dim, 0);
+    return cut(rule, shapes, writes, results, dim, 0);
   }
   const auto which = static_cast<std::size_t>(rule.which);
   if (which >= arguments.size()) return std::nullopt;  // an overload without dimensions
@@ -170,19 +188,34 @@ std::optional<DeferredSplit> cut_along(const SplitRule& rule, const Shapes& shap
     if (first.size(best) >= kEnough) break;
   }
   if (best < 0) return std::nullopt;
-  return cut(rule, shapes, results, best, *named);
+  return cut(rule, shapes, writes, results, best, *named);
 }
 
-std::optional<DeferredSplit> cut_pointwise(const Shapes& shapes, const ResultSizes& results) {
-  if (results.empty() || !results[0]) return std::nullopt;
-  const c10::IntArrayRef sizes = *results[0];
+/// Of the first result, whether it is new or given.
+std::optional<c10::IntArrayRef> sizes_of_result(const Shapes& shapes,
+                                                const std::vector<bool>& writes,
+                                                const ResultSizes& results) {
+  if (!results.empty()) return results[0];
+  for (std::size_t i = 0; i < shapes.tensors.size(); ++i) {
+    if (writes[i] && shapes.tensors[i].defined()) return shapes.tensors[i].sizes();
+  }
+  return std::nullopt;
+}
+
+std::optional<DeferredSplit> cut_pointwise(const Shapes& shapes, const std::vector<bool>& writes,
+                                           const ResultSizes& results) {
+  const auto found = sizes_of_result(shapes, writes, results);
+  if (!found) return std::nullopt;
+  const c10::IntArrayRef sizes = *found;
   std::int64_t dim = 0;
   const auto dims = static_cast<std::int64_t>(sizes.size());
   while (dim + 1 < dims && sizes[dim] == 1) ++dim;
   if (dims == 0) return std::nullopt;
   DeferredSplit split;
   split.items = sizes[dim];
-  for (const at::Tensor& tensor : shapes.tensors) {
+  for (std::size_t i = 0; i < shapes.tensors.size(); ++i) {
+    const at::Tensor& tensor = shapes.tensors[i];
+    if (writes[i] && tensor.defined() && tensor.sizes() != sizes) return std::nullopt;
     const std::int64_t own = tensor.defined() ? dim - (dims - tensor.dim()) : -1;
     const bool cuts = own >= 0 && tensor.size(own) == split.items && split.items > 1;
     if (!cuts && own >= 0 && tensor.size(own) != 1) return std::nullopt;
@@ -213,6 +246,25 @@ std::optional<DeferredSplit> cut_places(const SplitRule& rule, const Shapes& sha
   for (const auto& result : results) {
     if (result != sizes) return std::nullopt;
     split.results.push_back(static_cast<std::int8_t>(dim));
+  }
+  return split;
+}
+
+std::optional<DeferredSplit> cut_samples(const SplitRule& rule, const Shapes& shapes,
+                                         const ResultSizes& results) {
+  DeferredSplit split;
+  split.items = 0;
+  for (std::size_t i = 0; i < shapes.tensors.size(); ++i) {
+    const at::Tensor& tensor = shapes.tensors[i];
+    const bool cuts = tensor.defined() && tensor.dim() > 0 && Shapes::is_cut(rule, i);
+    split.arguments.push_back(cuts ? 0 : DeferredSplit::kWhole);
+    if (!cuts) continue;
+    if (split.items != 0 && tensor.size(0) != split.items) return std::nullopt;
+    split.items = tensor.size(0);
+  }
+  for (const auto& sizes : results) {
+    if (sizes && (sizes->empty() || (*sizes)[0] != split.items)) return std::nullopt;
+    split.results.push_back(sizes ? 0 : DeferredSplit::kWhole);
   }
   return split;
 }
@@ -289,6 +341,13 @@ bool writes_whole(const DeferredSplit& split, const Shapes& shapes,
   return false;
 }
 
+/// Whether a kernel divides by how many elements it sees, which those of a block are not all of.
+bool divides_by_elements(const SplitRule& rule, Arguments arguments) {
+  const auto reduction = static_cast<std::size_t>(rule.reduction);
+  return rule.reduction >= 0 && reduction < arguments.size() &&
+         arguments[reduction].toInt() == at::Reduction::Mean;
+}
+
 }  // namespace
 
 std::vector<SplitRule> split_rules(const c10::OperatorHandle& op) {
@@ -309,15 +368,18 @@ std::optional<DeferredSplit> split_of(std::span<const SplitRule> rules, Argument
   for (const SplitRule& rule : rules) {
     const bool indexes = rule.kind == Kind::kIndex;
     if (shapes.listed != indexes || shapes.first(rule) == nullptr) continue;
+    if (divides_by_elements(rule, arguments)) continue;
     // Of what is indexed only as much is read as is written.
     const bool reads_places = indexes || rule.kind == Kind::kPlaces;
     const std::int64_t worked =
         reads_places ? most_elements(Shapes(Arguments()), results) : elements;
     if (block_length(worked, rule.cost) >= worked || may_collide(shapes, writes)) continue;
     auto split = indexes                         ? cut_index(arguments, results)
-                 : rule.kind == Kind::kPointwise ? cut_pointwise(shapes, results)
+                 : rule.kind == Kind::kPointwise ? cut_pointwise(shapes, writes, results)
                  : rule.kind == Kind::kPlaces    ? cut_places(rule, shapes, results)
-                                                 : cut_along(rule, shapes, arguments, results);
+                 : rule.kind == Kind::kSamples
+                     ? cut_samples(rule, shapes, results)
+                     : cut_along(rule, shapes, arguments, writes, results);
     if (!split || split->items < 2 || writes_whole(*split, shapes, writes)) continue;
     const double work = rule.cost * static_cast<double>(worked);
     split->block = block_length(split->items, work / static_cast<double>(split->items));

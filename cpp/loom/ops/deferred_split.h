@@ -27,11 +27,14 @@ struct SplitRule {
     kOthers,     ///< those that argument number `which` names
     kPlaces,     ///< none of argument number `which`, to any place of the others
     kIndex,      ///< those of argument 0 that the list of indices in argument 1 goes along
+    kSamples,    ///< all but the first one of what is cut, which the results have, too
   };
   Kind kind = Kind::kPointwise;
   int which = 0;
   double cost = 1;  ///< of an element of the largest operand, in the unit of Pointwise (split.h)
   std::uint32_t cut = ~0U;  ///< bits of the arguments that are cut; others are whole vectors
+  int reduction = -1;       ///< the argument that says how a loss is reduced, if its gradient is
+                            ///< divided by the number of elements where that is the mean
 };
 
 /// The rules of an operator, of which the first that fits a call counts; none if nobody knows how
