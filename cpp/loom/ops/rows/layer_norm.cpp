@@ -20,18 +20,28 @@ bool has_element(const at::Tensor& tensor) {
   return !tensor.defined() || row_element(tensor.scalar_type()).has_value();
 }
 
-float read(const at::Tensor& statistic, std::int64_t index) {
-  if (statistic.scalar_type() == c10::kFloat) return statistic.const_data_ptr<float>()[index];
-  return statistic.const_data_ptr<c10::BFloat16>()[index];
-}
+/// A vector of floats of either dtype, looked at once for many elements.
+class Numbers {
+ public:
+  explicit Numbers(const at::Tensor& tensor)
+      : floats_(tensor.scalar_type() == c10::kFloat ? tensor.mutable_data_ptr<float>() : nullptr),
+        halves_(floats_ == nullptr ? tensor.mutable_data_ptr<c10::BFloat16>() : nullptr) {}
 
-void write(const at::Tensor& statistic, std::int64_t index, float value) {
-  if (statistic.scalar_type() == c10::kFloat) {
-    statistic.mutable_data_ptr<float>()[index] = value;
-  } else {
-    statistic.mutable_data_ptr<c10::BFloat16>()[index] = value;
+  [[nodiscard]] float operator[](std::int64_t index) const {
+    return floats_ != nullptr ? floats_[index] : static_cast<float>(halves_[index]);
   }
-}
+  void set(std::int64_t index, float value) const {
+    if (floats_ != nullptr) {
+      floats_[index] = value;
+    } else {
+      halves_[index] = value;
+    }
+  }
+
+ private:
+  float* floats_;
+  c10::BFloat16* halves_;
+};
 
 struct Range {
   std::int64_t begin, end;
@@ -47,17 +57,30 @@ struct RowBlocks {
   }
 };
 
-const std::byte* row_of(const at::Tensor& tensor, std::int64_t row, std::int64_t columns) {
-  return static_cast<const std::byte*>(tensor.const_data_ptr()) +
-         static_cast<std::size_t>(row * columns) * tensor.itemsize();
-}
+/// Rows that are read.
+class RowInput {
+ public:
+  RowInput(const at::Tensor& from, std::int64_t columns)
+      : data_(static_cast<const std::byte*>(from.const_data_ptr())),
+        row_bytes_(static_cast<std::size_t>(columns) * from.itemsize()) {}
+  [[nodiscard]] const std::byte* row(std::int64_t index) const noexcept {
+    return data_ + static_cast<std::size_t>(index) * row_bytes_;
+  }
+
+ private:
+  const std::byte* data_;
+  std::size_t row_bytes_;
+};
 
 void normalise(Grid& grid, const TensorRef& output, const TensorRef& mean, const TensorRef& rstd,
                const TensorRef& input, const TensorRef& weight, const TensorRef& bias,
                RowBlocks blocks, double eps) {
-  const at::Tensor to = output.alias(), to_mean = mean.alias(), to_rstd = rstd.alias();
-  const at::Tensor from = input.alias(), scale = weight.alias(), shift = bias.alias();
-  const RowKernels& kernels = row_kernels(*row_element(from.scalar_type()));
+  const at::Tensor to = output.alias(), in = input.alias();
+  const at::Tensor means = mean.alias(), rstds = rstd.alias();
+  const at::Tensor scale = weight.alias(), shift = bias.alias();
+  const Numbers to_mean(means), to_rstd(rstds);
+  const RowInput from(in, blocks.columns);
+  const RowKernels& kernels = row_kernels(*row_element(in.scalar_type()));
   grid.run_by_any(blocks.count(), [&](std::int64_t index) {
     const std::int64_t columns = blocks.columns, pitch = row_pitch(columns);
     float* const scratch = row_scratch(columns, 4);
@@ -67,11 +90,11 @@ void normalise(Grid& grid, const TensorRef& output, const TensorRef& mean, const
     const Range range = blocks.at(index);
     for (std::int64_t row = range.begin; row < range.end; ++row) {
       float statistics[2];
-      kernels.layer_norm(rows.row(row), row_of(from, row, columns), factors, terms, scratch,
-                         columns, eps, statistics);
+      kernels.layer_norm(rows.row(row), from.row(row), factors, terms, scratch, columns, eps,
+                         statistics);
       rows.done(row);
-      write(to_mean, row, statistics[0]);
-      write(to_rstd, row, statistics[1]);
+      to_mean.set(row, statistics[0]);
+      to_rstd.set(row, statistics[1]);
     }
   });
 }
@@ -79,14 +102,15 @@ void normalise(Grid& grid, const TensorRef& output, const TensorRef& mean, const
 /// Sums of the parts of a parameter's gradient, in their order.
 void add_up(const std::vector<float>& parts, std::int64_t columns, const TensorRef& gradient) {
   if (!gradient.defined()) return;
-  const at::Tensor to = gradient.alias();
+  const at::Tensor alias = gradient.alias();
+  const Numbers to(alias);
   for (std::int64_t i = 0; i < columns; ++i) {
     float sum = 0;
     for (std::size_t at = static_cast<std::size_t>(i); at < parts.size();
          at += static_cast<std::size_t>(columns)) {
       sum += parts[at];
     }
-    write(to, i, sum);
+    to.set(i, sum);
   }
 }
 
@@ -98,8 +122,10 @@ void gradients(Grid& grid, const TensorRef& to_input, const TensorRef& to_weight
   const auto room = static_cast<std::size_t>(blocks.count() * columns);
   const bool parameters = to_weight.defined() || to_bias.defined();
   std::vector<float> weights(parameters ? room : 0), biases(parameters ? room : 0);
-  const at::Tensor to = to_input.alias(), from = grad.alias(), in = input.alias();
-  const at::Tensor means = mean.alias(), rstds = rstd.alias(), scale = weight.alias();
+  const at::Tensor to = to_input.alias(), slopes = grad.alias(), in = input.alias();
+  const at::Tensor of_mean = mean.alias(), of_rstd = rstd.alias(), scale = weight.alias();
+  const Numbers means(of_mean), rstds(of_rstd);
+  const RowInput from(slopes, columns), values(in, columns);
   const RowKernels& kernels = row_kernels(*row_element(in.scalar_type()));
   grid.run_by_any(blocks.count(), [&](std::int64_t index) {
     float* const scratch = row_scratch(columns, 2);
@@ -110,10 +136,9 @@ void gradients(Grid& grid, const TensorRef& to_input, const TensorRef& to_weight
     float* const bias_part = !parameters ? nullptr : biases.data() + index * columns;
     const Range range = blocks.at(index);
     for (std::int64_t row = range.begin; row < range.end; ++row) {
-      const float statistics[] = {read(means, row), read(rstds, row)};
-      kernels.layer_norm_gradient(rows ? rows->row(row) : nullptr, row_of(from, row, columns),
-                                  row_of(in, row, columns), factors, columns, statistics,
-                                  weight_part, bias_part);
+      const float statistics[] = {means[row], rstds[row]};
+      kernels.layer_norm_gradient(rows ? rows->row(row) : nullptr, from.row(row), values.row(row),
+                                  factors, columns, statistics, weight_part, bias_part);
       if (rows) rows->done(row);
     }
   });
