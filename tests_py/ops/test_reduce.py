@@ -89,6 +89,70 @@ def test_nan_is_kept():
         agrees(function, x)
 
 
+def of_all(x):
+    yield from torch.var_mean(x)
+    yield from torch.std_mean(x.flatten(), 0)
+    yield from (x.var(), x.std(correction=3), x.sum(), x.mean(), x.nansum(), x.amax(), x.amin())
+    yield from torch.aminmax(x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("shape", [(9001,), (70, 80, 90), (500_003,)], ids=str)
+def test_all_elements_are_as_near_as_on_cpu(shape, dtype):
+    x = (numbers(*shape) + 3).to(dtype)
+    for each, theirs, exact in zip(
+        of_all(x.to("loom")), of_all(x), of_all(x.double()), strict=True
+    ):
+        assert (each.shape, each.dtype) == (theirs.shape, theirs.dtype)
+        bound = 1.5 * (theirs.double() - exact).abs() + 2 * torch.finfo(dtype).eps * exact.abs()
+        assert (each.cpu().double() - exact).abs() <= bound
+
+
+def test_a_variance_far_from_zero():
+    x = numbers(700_000) + 1e4
+    exact = x.double().var()
+    torch.testing.assert_close(x.to("loom").var().cpu().double(), exact, rtol=1e-5, atol=0)
+    rows = x.view(2, -1).to("loom").var(1).cpu().double()
+    torch.testing.assert_close(rows, x.double().view(2, -1).var(1), rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("at", [0, 17, 399_999])
+def test_what_is_not_a_number_is_the_extremum(at):
+    x = numbers(400_000)
+    x[at] = float("nan")
+    for function in (torch.aminmax, torch.amax, torch.amin, torch.max, torch.var_mean):
+        agrees(function, x)
+    x[at] = float("inf")
+    for function in (torch.aminmax, torch.nansum, torch.mean, torch.var):
+        agrees(function, x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.int32, torch.uint8])
+def test_products_and_hashes_in_parts(dtype):
+    x = numbers(3, 700, 201).clamp(0.99, 1.01).to(dtype)
+    for each in (x, x[:, ::2], x.transpose(0, 2)):
+        agrees(torch.prod, each)
+        agrees(lambda x: torch.prod(x, dtype=torch.float64), each)
+        agrees(torch.hash_tensor, each)
+        agrees(lambda x: torch.aminmax(x, keepdim=True), each)
+    agrees(lambda x: x.view(3, -1).prod(1, keepdim=True), x)
+    agrees(lambda x: torch.hash_tensor(x.view(3, -1), 1), x)
+
+
+@pytest.mark.parametrize("dims", [0, 1, (0, 2), (1, 2)], ids=str)
+def test_variances_of_few_long_rows(dims):
+    for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.complex64):
+        x = numbers(3, 90_000, 2).to(dtype)
+        agrees(lambda x: torch.var_mean(x, dims, keepdim=True), x)
+        agrees(lambda x: torch.std_mean(x, dims), x)
+        agrees(lambda x: x.std(dims, correction=0.5), x)
+
+
+def test_variances_of_integers_are_refused():
+    for function in (torch.var_mean, torch.std_mean, torch.var, torch.std):
+        same_error(function, numbers(3, 4).to(torch.int64))
+
+
 def test_out():
     x = numbers(300, 700)
     agrees(lambda x, o: torch.sum(x, 0, out=o), x, torch.zeros(700))
@@ -108,6 +172,7 @@ def test_a_sum_does_not_depend_on_the_number_of_cores(check):
         x = torch.randn(3_000_001, generator=torch.Generator().manual_seed(0)).to("loom")
         y = x[:3_000_000].view(3000, 1000)
         print(x.sum().item().hex(), x.norm().item().hex(), y.sum(0).sum().item().hex(),
+              x.var().item().hex(), x.double().var().item().hex(), x.double().prod().item().hex(),
               (y[:, :300] @ y[:300]).sum().item().hex())
     """
     assert check(program, LOOM_THREADS="1").out == check(program, LOOM_THREADS="2").out

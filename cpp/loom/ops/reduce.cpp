@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Reductions that ATen has no structured form of: variances, sums without NaN, and extrema of whole
-// tensors.
-#include "loom/ops/policy/along_kept.h"
+// Reductions that ATen has no structured form of: sums without NaN, products and extrema of
+// whole tensors.
 #include "loom/ops/policy/in_parts.h"
 
 #include <ATen/native/ReduceOpsUtils.h>
@@ -9,30 +8,12 @@
 #include <ATen/ops/amin.h>
 #include <ATen/ops/nansum_native.h>
 #include <ATen/ops/nansum_ops.h>
-#include <ATen/ops/std_native.h>
-#include <ATen/ops/std_ops.h>
+#include <ATen/ops/prod_native.h>
+#include <ATen/ops/prod_ops.h>
 #include <ATen/ops/sum.h>
-#include <ATen/ops/var_mean_native.h>
-#include <ATen/ops/var_mean_ops.h>
-#include <ATen/ops/var_native.h>
-#include <ATen/ops/var_ops.h>
 
 namespace loom::ops {
 namespace {
-
-template <int kOutputs>
-struct VarianceMeta : at::impl::MetaBase {
-  void meta(const at::Tensor& self, at::OptionalIntArrayRef dims, at::OptionalScalarRef,
-            bool keepdim) {
-    TORCH_CHECK(self.is_floating_point() || self.is_complex(),
-                "std and var only support floating point and complex dtypes");
-    const auto mask = at::native::make_dim_mask(dims, self.dim());
-    const auto shape = at::native::shape_from_dim_mask(self, mask, keepdim);
-    const auto real = self.options().dtype(c10::toRealValueType(self.scalar_type()));
-    set_output_raw_strided(0, shape, {}, real);
-    if constexpr (kOutputs == 2) set_output_raw_strided(1, shape, {}, self.options());
-  }
-};
 
 struct NansumMeta : at::impl::MetaBase {
   void meta(const at::Tensor& self, at::OptionalIntArrayRef dims, bool keepdim,
@@ -51,6 +32,10 @@ struct NansumMeta : at::impl::MetaBase {
 };
 
 struct Nansum {
+  static bool launch_own(const char* name, const at::Tensor& result, const at::Tensor& self,
+                         Reduced) {
+    return result.numel() == 1 && launch_sum_of_all(name, result, self, SumOfAll::kOfNumbers);
+  }
   static c10::ScalarType accumulator(c10::ScalarType dtype) { return Sum::accumulator(dtype); }
   static void part(const at::Tensor& in, c10::IntArrayRef dims, bool keepdim, at::Tensor& to) {
     at::native::nansum_out(in, dims, keepdim, to.scalar_type(), to);
@@ -79,6 +64,15 @@ at::Tensor& nansum_out(const at::Tensor& self, at::OptionalIntArrayRef dims, boo
   return at::sum_out(out, self.masked_fill(self.ne(self), 0), dims, keepdim, dtype);
 }
 
+struct ProdMeta : at::impl::MetaBase {
+  void meta(const at::Tensor& self, std::optional<c10::ScalarType> dtype) {
+    const at::Tensor& given = maybe_get_output();
+    if (!dtype && given.defined()) dtype = given.scalar_type();
+    const c10::ScalarType to = at::native::get_dtype_from_self(self, dtype, true);
+    set_output_raw_strided(0, {}, {}, self.options().dtype(to));
+  }
+};
+
 at::Tensor max(const at::Tensor& self) {
   TORCH_CHECK(self.numel() > 0,
               "max(): Expected reduction dim to be specified for input.numel() == 0. Specify the "
@@ -96,14 +90,9 @@ at::Tensor min(const at::Tensor& self) {
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   namespace op = at::_ops;
-  structured<VarianceMeta<1>, AlongKept<4>, op::var_correction_out, at::native::var_out,
-             op::var_correction>(m);
-  structured<VarianceMeta<1>, AlongKept<4>, op::std_correction_out, at::native::std_out,
-             op::std_correction>(m);
-  structured<VarianceMeta<2>, AlongKept<4>, op::var_mean_correction_out,
-             at::native::var_mean_correction_out, op::var_mean_correction>(m);
   m.impl("nansum", TORCH_FN(nansum));
   m.impl("nansum.out", TORCH_FN(nansum_out));
+  structured<ProdMeta, InParts<Prod, 1>, op::prod_out, at::native::prod_out, op::prod>(m);
   m.impl("max", TORCH_FN(max));
   m.impl("min", TORCH_FN(min));
 }

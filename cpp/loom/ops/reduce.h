@@ -23,6 +23,14 @@ struct Reduced {
   bool keepdim = false;
 
   [[nodiscard]] bool reduces(std::int64_t dim) const noexcept { return (mask >> dim & 1) != 0; }
+  /// As a list, of an input of so many dimensions.
+  [[nodiscard]] at::DimVector dims(std::int64_t count) const {
+    at::DimVector list;
+    for (std::int64_t d = 0; d < count; ++d) {
+      if (reduces(d)) list.push_back(d);
+    }
+    return list;
+  }
 };
 
 /// Absent or empty `dims` means all.

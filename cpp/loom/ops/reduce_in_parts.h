@@ -41,10 +41,7 @@ void reduce_chunks(Grid& grid, const TensorRef& output, const TensorRef& input,
 template <class Reduction>
 void launch_in_parts(const char* name, const Reduction& reduction, const at::Tensor& output,
                      const at::Tensor& input, Chunks chunks, Reduced reduced) {
-  at::DimVector dims;
-  for (std::int64_t d = 0; d < input.dim(); ++d) {
-    if (reduced.reduces(d)) dims.push_back(d);
-  }
+  const at::DimVector dims = reduced.dims(input.dim());
   launch(name, Custom{}, reduce_chunks<Reduction>, out(output), input, reduction, chunks,
          c10::IntArrayRef(dims), reduced.keepdim);
 }

@@ -67,6 +67,11 @@ struct RowKernels {
   void (*add_rows)(const void* from, std::int64_t rows, std::int64_t stride, float* sums,
                    std::int64_t columns);
 
+  /// The least and the largest element; both are NaN if one is.
+  void (*extrema)(const void* from, std::int64_t columns, float* least, float* most);
+  /// The sum of all elements that are not NaN.
+  double (*sum_of_numbers)(const void* from, std::int64_t columns);
+
   void (*to_float)(float* to, const void* from, std::int64_t count);
 
   /// The largest elements of a plane and their places in it; a NaN is larger than all. Scratch:

@@ -4,6 +4,7 @@
 // The kernels of rows: included once for each instruction set. A row is read from memory once; what
 // comes after finds it in the first- or second-level cache.
 
+#include "loom/ops/rows/row_extrema.h"
 #include "loom/ops/rows/row_kernels.h"
 #include "loom/ops/rows/row_loops.h"
 
@@ -168,9 +169,6 @@ void layer_norm_gradient(void* to_row, const void* grad_row, const void* from_ro
         put(to, i, count, (value - offset - normal * slope) * rstd);
       });
 }
-
-// So many elements are added to each other in float, and such sums in double.
-constexpr std::int64_t kElementsOfSum = 1024;
 
 /// Calls body(element, count, chain) for the vectors of some elements, then end(), until all runs
 /// are through.
@@ -412,6 +410,8 @@ constexpr RowKernels kernels_of() {
           add_moments<T>,
           add_gradients<T>,
           add_rows<T>,
+          extrema<T>,
+          sum_of_numbers<T>,
           to_float<T>,
           max_pool<T>,
           sizeof(T) == sizeof(float) ? adam : nullptr};

@@ -48,5 +48,8 @@ struct Sum {
   }
 };
 
+// So many elements are added to each other in float, and such sums in double.
+constexpr std::int64_t kElementsOfSum = 1024;
+
 }  // namespace
 }  // namespace loom::ops
