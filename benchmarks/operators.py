@@ -2,8 +2,8 @@
 """Every operator of PyTorch's database, loom against stock cpu: small calls and large ones.
 
 Small: the caller's time of the database's first sample, loom's not waited for. Large: the sample
-scaled to about a million elements, waited for, its results held. Each forward and, where there is a
-gradient, forward and backward together.
+scaled to about a million elements, waited for, its results held; views are left out, since only the
+call counts there. Each forward and, where there is a gradient, forward and backward together.
 """
 
 from __future__ import annotations

@@ -42,6 +42,7 @@ def with_gradient(sample: op_samples.Sample) -> Call | None:
         results = [each for each in op_samples.tensors(own()) if each.requires_grad]
         return torch.autograd.grad(results, inputs, gradients, allow_unused=True)
 
+    call.gradients = gradients  # type: ignore[attr-defined]
     return call
 
 
@@ -74,6 +75,8 @@ def compare(sample: op_samples.Sample, gradient: bool, waited: bool) -> dict[str
         if call is None:
             return {"problem": "no gradient"}
         variants[device] = call
+        if waited and device == "cpu" and not computes(call, sample):
+            return {"problem": "its results are views, so only the call counts"}
     most = max(1, min(MOST_CALLS, HELD_BYTES // max(1, bytes_of(variants["cpu"]()))))
     for call in variants.values():  # inferences and caches
         measure(call, 2, waited)
@@ -86,6 +89,19 @@ def compare(sample: op_samples.Sample, gradient: bool, waited: bool) -> dict[str
             measure(call, 1, waited)  # wakes threads and fills caches
             times[device].append(measure(call, calls, waited))
     return {device: statistics.median(each) for device, each in times.items()}
+
+
+def computes(call: Call, sample: op_samples.Sample) -> bool:
+    """Whether there is anything to compute. Results of views, and those of their gradients, lie in
+    memory that the arguments or the incoming gradients own: there only the call counts.
+    """
+    given = [*op_samples.tensors((sample.args, sample.kwargs)), *getattr(call, "gradients", ())]
+    places = {tensor.untyped_storage().data_ptr() for tensor in given}
+    results = op_samples.tensors((sample.without_gradients(), call()))
+    return any(
+        each.layout != torch.strided or each.untyped_storage().data_ptr() not in places
+        for each in results
+    )
 
 
 def answer(index: int, kind: str) -> dict[str, Any]:
