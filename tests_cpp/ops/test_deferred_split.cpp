@@ -162,6 +162,44 @@ TEST(DeferredSplitTest, WhatIsFilledIsCutAlongAnotherDimension) {
   EXPECT_FALSE(split(rule, {tensor({90000}), 0, tensor({30}), 2.0}, {}));
 }
 
+TEST(DeferredSplitTest, SamplesOfABatchHaveOtherDimensions) {
+  const SplitRule rule{Kind::kBatch, 2, 8};
+  const at::Tensor images = tensor({1, 40, 90, 90}), samples = tensor({1, 40, 2});
+  const auto channels = split(rule, {images, samples}, {tensor({1, 40, 9, 9})});
+  ASSERT_TRUE(channels);
+  EXPECT_EQ(channels->arguments, (std::vector<std::int8_t>{1, 1}));
+  EXPECT_EQ(channels->results, (std::vector<std::int8_t>{1}));
+  EXPECT_GT(channels->blocks(), 1);
+  EXPECT_FALSE(split(rule, {images, tensor({1, 1, 2})}, {tensor({1, 40, 9, 9})}));
+  EXPECT_FALSE(split(rule, {tensor({1, 1, 900, 900}), tensor({1, 1, 2})}, {tensor({1, 1, 9, 9})}));
+}
+
+TEST(DeferredSplitTest, RowsOfAProductShareTheOtherFactor) {
+  const SplitRule rule{Kind::kRows, 0, 1, 0b101};
+  const at::Tensor left = tensor({9000, 64}), right = tensor({64, 48}), one = tensor({1});
+  const auto rows = split(rule, {left, right, tensor({9000, 1}), one}, {tensor({9000, 48})});
+  ASSERT_TRUE(rows);
+  EXPECT_EQ(rows->arguments, (std::vector<std::int8_t>{0, -1, 0, -1}));
+  const auto scaled = split(rule, {left, right, one, one}, {tensor({9000, 48})});
+  ASSERT_TRUE(scaled);
+  EXPECT_EQ(scaled->arguments, (std::vector<std::int8_t>{0, -1, -1, -1}));
+  EXPECT_FALSE(split(rule, {left, right, tensor({90, 1}), one}, {tensor({9000, 48})}));
+  c10::List<at::Tensor> factors({tensor({9000, 1})});
+  EXPECT_FALSE(split(rule, {left, right, factors, one}, {tensor({9000, 48})}));
+}
+
+TEST(DeferredSplitTest, FewImagesAreCutWhereTheGridHasPlaces) {
+  const SplitRule rule{Kind::kGrid, 1, 1};
+  const auto cut =
+      split(rule, {tensor({1, 3, 90, 90}), tensor({1, 300, 200, 2})}, {tensor({1, 3, 300, 200})});
+  ASSERT_TRUE(cut);
+  EXPECT_EQ(cut->arguments, (std::vector<std::int8_t>{-1, 1}));
+  EXPECT_EQ(cut->results, (std::vector<std::int8_t>{2}));
+  EXPECT_GT(cut->blocks(), 1);
+  EXPECT_FALSE(split(rule, {tensor({64, 3, 90, 90}), tensor({64, 300, 200, 2})},
+                     {tensor({64, 3, 300, 200})}));
+}
+
 c10::IValue indices(const std::vector<at::Tensor>& given) {
   c10::List<std::optional<at::Tensor>> list;
   for (const at::Tensor& each : given) {

@@ -3,11 +3,15 @@
 // here on all cores.
 #include "loom/ops/fallback.h"
 
+#include <ATen/ExpandUtils.h>
+#include <ATen/ops/addmm.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/ne.h>
 #include <ATen/ops/roll_native.h>
 #include <ATen/ops/sum.h>
 #include <torch/library.h>
+
+#include <optional>
 
 namespace loom::ops {
 namespace {
@@ -29,12 +33,46 @@ at::Tensor trace(const at::Tensor& self) {
   return call_fallback<at::Tensor, const at::Tensor&>("aten::trace", "", self);
 }
 
+/// A sum of products is a product of matrices that lie side by side: [a b] x [c; d] = ac + bd.
+std::optional<at::Tensor> as_one_product(const at::Tensor& self, const at::Tensor& left,
+                                         const at::Tensor& right, const at::Scalar& beta,
+                                         const at::Scalar& alpha) {
+  const c10::ScalarType dtype = self.scalar_type();
+  const bool fits = left.dim() == 3 && right.dim() == 3 && left.size(0) == right.size(0) &&
+                    left.size(2) == right.size(1);
+  const auto plain = [&](const at::Tensor& tensor) {
+    return tensor.is_privateuseone() && tensor.layout() == c10::kStrided &&
+           tensor.device() == self.device() && tensor.scalar_type() == dtype;
+  };
+  // Others are rounded, or refused, after each matrix.
+  if ((dtype != c10::kFloat && dtype != c10::kDouble) || !fits || !plain(self) || !plain(left) ||
+      !plain(right) || beta.isComplex() || alpha.isComplex()) {
+    return std::nullopt;
+  }
+  const std::int64_t rows = left.size(1), inner = left.size(0) * left.size(2);
+  if (!at::is_expandable_to(self.sizes(), {rows, right.size(2)})) return std::nullopt;
+  return at::addmm(self, left.transpose(0, 1).reshape({rows, inner}),
+                   right.reshape({inner, right.size(2)}), beta, alpha);
+}
+
+void addbmm_or_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  constexpr std::size_t kArguments = 5;
+  const auto given = torch::jit::last(*stack, kArguments);
+  const std::optional<at::Tensor> result =
+      as_one_product(given[0].toTensor(), given[1].toTensor(), given[2].toTensor(),
+                     given[3].toScalar(), given[4].toScalar());
+  if (!result) return fallback(op, stack);
+  torch::jit::drop(*stack, kArguments);
+  stack->emplace_back(*result);
+}
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("count_nonzero.dim_IntList", count_nonzero);
   m.impl("roll", roll);
   m.impl("trace", trace);
+  m.impl("addbmm", torch::CppFunction::makeFromBoxedFunction<&addbmm_or_fallback>());
 }
 
 }  // namespace loom::ops

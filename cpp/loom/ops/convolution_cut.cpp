@@ -8,6 +8,10 @@ namespace {
 
 // One multiply-add, in the unit of Pointwise's cost; of bfloat16 half as much.
 constexpr double kFlopPairCost = 0.1;
+// An element of the input or the result at the least, whatever few products it is in: ATen's
+// kernels for few channels took 10 and more (transposed convolutions in two groups of two
+// channels).
+constexpr double kElementCost = 4;
 // Reordering an element, in the same unit.
 constexpr double kReorderCost = 2;
 // Setting up a primitive and its memory takes up to 100 us: a block should be worth several times
@@ -28,8 +32,9 @@ double work(const at::Tensor& output, const at::Tensor& input, const at::Tensor&
   // Every element of the side that has the weight's first channels meets one filter.
   const at::Tensor& side = transposed ? input : output;
   const double cost = output.scalar_type() == c10::kBFloat16 ? kFlopPairCost / 2 : kFlopPairCost;
-  return cost * numel(side) * numel(weight) /
-         static_cast<double>(std::max<std::int64_t>(weight.size(0), 1));
+  const double products = cost * numel(side) * numel(weight) /
+                          static_cast<double>(std::max<std::int64_t>(weight.size(0), 1));
+  return std::max(products, kElementCost * (numel(input) + numel(output)));
 }
 
 // How many blocks suit `cost` if each but the first does `again` more.

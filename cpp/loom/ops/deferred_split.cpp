@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/deferred_split.h"
 
+#include "loom/ops/deferred_cuts.h"
 #include "loom/ops/self_overlap.h"
 #include "loom/ops/split.h"
 
@@ -28,6 +29,7 @@ struct Entry {
 constexpr std::array kTable = {
     Entry{"aten::complex", {Kind::kPointwise, 0, 1}},  // not tagged
     Entry{"aten::polar", {Kind::kPointwise, 0, 20}},
+    Entry{"aten::_prelu_kernel_backward", {Kind::kPointwise, 0, 3}},
     Entry{"aten::binary_cross_entropy", {Kind::kPointwise, 0, 20}},
     Entry{"aten::binary_cross_entropy_backward", {Kind::kPointwise, 0, 4, ~0U, 4}},
     Entry{"aten::log_sigmoid_forward", {Kind::kPointwise, 0, 8}},
@@ -61,10 +63,21 @@ constexpr std::array kTable = {
     Entry{"aten::_adaptive_avg_pool2d_backward", {Kind::kLeading, 2, 2}},
     Entry{"aten::_adaptive_avg_pool3d", {Kind::kLeading, 3, 2}},
     Entry{"aten::_adaptive_avg_pool3d_backward", {Kind::kLeading, 3, 2}},
+    Entry{"aten::grid_sampler_2d", {Kind::kGrid, 1, 1}},
     Entry{"aten::grid_sampler_2d", {Kind::kLeading, 3, 20}},
+    Entry{"aten::grid_sampler_3d", {Kind::kGrid, 1, 2}},
     Entry{"aten::grid_sampler_3d", {Kind::kLeading, 4, 40}},
     Entry{"aten::grid_sampler_2d_backward", {Kind::kLeading, 3, 40}},
     Entry{"aten::grid_sampler_3d_backward", {Kind::kLeading, 4, 80}},
+    Entry{"aten::max_pool3d_with_indices", {Kind::kLeading, 3, 4}},
+    Entry{"aten::max_pool3d_with_indices_backward", {Kind::kLeading, 3, 4}},
+    Entry{"aten::max_unpool2d", {Kind::kLeading, 2, 4}},
+    Entry{"aten::max_unpool3d", {Kind::kLeading, 3, 4}},
+    Entry{"aten::fractional_max_pool2d", {Kind::kBatch, 2, 8}},
+    Entry{"aten::fractional_max_pool3d", {Kind::kBatch, 2, 8}},
+    Entry{"aten::fractional_max_pool3d_backward", {Kind::kBatch, 2, 4}},
+    Entry{"aten::_scaled_mm", {Kind::kRows, 0, 1, 0b101}},
+    Entry{"aten::_scaled_mm_v2", {Kind::kRows, 0, 1, 0b1}},
     Entry{"aten::_cdist_forward", {Kind::kLeading, 2, 20}},
     Entry{"aten::pixel_unshuffle", {Kind::kLeading, 3, 1}},
     Entry{"aten::channel_shuffle", {Kind::kLeading, 3, 1}},
@@ -95,29 +108,6 @@ std::optional<std::uint64_t> named_dims(const c10::IValue& value, std::int64_t d
   }
   return bits == 0 ? std::nullopt : std::optional(bits);
 }
-
-struct Shapes {
-  explicit Shapes(Arguments arguments) {
-    for (const c10::IValue& argument : arguments) {
-      listed = listed || argument.isTensorList() || argument.isOptionalTensorList();
-      at::Tensor tensor = argument.isTensor() ? argument.toTensor() : at::Tensor();
-      tensors.push_back(std::move(tensor));
-    }
-  }
-  /// The first one that a rule cuts.
-  [[nodiscard]] const at::Tensor* first(const SplitRule& rule) const {
-    for (std::size_t i = 0; i < tensors.size(); ++i) {
-      if (tensors[i].defined() && is_cut(rule, i)) return &tensors[i];
-    }
-    return nullptr;
-  }
-  [[nodiscard]] static bool is_cut(const SplitRule& rule, std::size_t argument) {
-    return argument >= 32 || (rule.cut >> argument & 1) != 0;
-  }
-
-  std::vector<at::Tensor> tensors;  // undefined for arguments of other kinds
-  bool listed = false;
-};
 
 /// Where a result has dimension `dim` of the first tensor, whose `along` it may lack.
 std::optional<std::int8_t> dim_of_result(c10::IntArrayRef sizes, const at::Tensor& first,
@@ -180,12 +170,11 @@ std::optional<DeferredSplit> cut_along(const SplitRule& rule, const Shapes& shap
   const auto named = named_dims(arguments[which], first.dim());
   if (!named) return std::nullopt;
   // The outermost one that has enough items lies best in memory, otherwise the longest.
-  constexpr std::int64_t kEnough = 16;
   std::int64_t best = -1;
   for (std::int64_t dim = 0; dim < first.dim(); ++dim) {
     if ((*named >> dim & 1) != 0) continue;
     if (best < 0 || first.size(dim) > first.size(best)) best = dim;
-    if (first.size(best) >= kEnough) break;
+    if (first.size(best) >= kEnoughItems) break;
   }
   if (best < 0) return std::nullopt;
   return cut(rule, shapes, writes, results, best, *named);
@@ -269,46 +258,6 @@ std::optional<DeferredSplit> cut_samples(const SplitRule& rule, const Shapes& sh
   return split;
 }
 
-/// index(self, indices): the result is made of places of the indices and, where those come first,
-/// of the dimensions of self before them.
-std::optional<DeferredSplit> cut_index(Arguments arguments, const ResultSizes& results) {
-  const at::Tensor& self = tensor_at(arguments, 0);
-  const auto indices = arguments[1].toOptionalTensorList();
-  if (results.size() != 1 || !results[0] || results[0]->empty() || indices.empty()) {
-    return std::nullopt;
-  }
-  DeferredSplit split;
-  split.arguments.assign(arguments.size(), DeferredSplit::kWhole);
-  split.results = {0};
-  const auto defined = [&](std::size_t i) {
-    const std::optional<at::Tensor> index = indices[i];
-    return index && index->defined();
-  };
-  // Indices with something between them come first in the result.
-  std::size_t first = 0, last = indices.size();
-  while (first < last && !defined(first)) ++first;
-  while (last > first && !defined(last - 1)) --last;
-  bool together = true;
-  std::int64_t dims = -1;
-  for (std::size_t i = first; i < last; ++i) {
-    together = together && defined(i);
-    if (!defined(i)) continue;
-    const at::Tensor index = *std::optional<at::Tensor>(indices[i]);
-    if (index.scalar_type() != c10::kLong && index.scalar_type() != c10::kInt) return std::nullopt;
-    if (dims >= 0 && index.dim() != dims) return std::nullopt;
-    dims = index.dim();
-    if (dims > 0) split.items = std::max(split.items, index.size(0));
-  }
-  if (first > 0 && together) {
-    split.items = self.size(0);
-    split.arguments[0] = 0;
-  } else {
-    split.arguments[1] = 0;
-  }
-  if ((*results[0])[0] != split.items) return std::nullopt;
-  return split;
-}
-
 std::int64_t most_elements(const Shapes& shapes, const ResultSizes& results) {
   std::int64_t most = 0;
   for (const at::Tensor& tensor : shapes.tensors) {
@@ -348,6 +297,31 @@ bool divides_by_elements(const SplitRule& rule, Arguments arguments) {
          arguments[reduction].toInt() == at::Reduction::Mean;
 }
 
+std::optional<DeferredSplit> cut_by(const SplitRule& rule, const Shapes& shapes,
+                                    Arguments arguments, const std::vector<bool>& writes,
+                                    const ResultSizes& results) {
+  switch (rule.kind) {
+    case Kind::kPointwise:
+      return cut_pointwise(shapes, writes, results);
+    case Kind::kPlaces:
+      return cut_places(rule, shapes, results);
+    case Kind::kIndex:
+      return cut_index(arguments, results);
+    case Kind::kSamples:
+      return cut_samples(rule, shapes, results);
+    case Kind::kBatch:
+      return cut_batch(rule, shapes, results);
+    case Kind::kRows:
+      return cut_rows(rule, shapes, arguments, results);
+    case Kind::kGrid:
+      return cut_grid(rule, shapes, results);
+    case Kind::kLeading:
+    case Kind::kOthers:
+      break;
+  }
+  return cut_along(rule, shapes, arguments, writes, results);
+}
+
 }  // namespace
 
 std::vector<SplitRule> split_rules(const c10::OperatorHandle& op) {
@@ -366,23 +340,19 @@ std::optional<DeferredSplit> split_of(std::span<const SplitRule> rules, Argument
   const Shapes shapes(arguments);
   const std::int64_t elements = most_elements(shapes, results);
   for (const SplitRule& rule : rules) {
-    const bool indexes = rule.kind == Kind::kIndex;
-    if (shapes.listed != indexes || shapes.first(rule) == nullptr) continue;
+    const bool indexes = rule.kind == Kind::kIndex, rows = rule.kind == Kind::kRows;
+    if ((shapes.listed != indexes && !rows) || shapes.first(rule) == nullptr) continue;
     if (divides_by_elements(rule, arguments)) continue;
     // Of what is indexed only as much is read as is written.
     const bool reads_places = indexes || rule.kind == Kind::kPlaces;
     const std::int64_t worked =
         reads_places ? most_elements(Shapes(Arguments()), results) : elements;
     if (block_length(worked, rule.cost) >= worked || may_collide(shapes, writes)) continue;
-    auto split = indexes                         ? cut_index(arguments, results)
-                 : rule.kind == Kind::kPointwise ? cut_pointwise(shapes, writes, results)
-                 : rule.kind == Kind::kPlaces    ? cut_places(rule, shapes, results)
-                 : rule.kind == Kind::kSamples
-                     ? cut_samples(rule, shapes, results)
-                     : cut_along(rule, shapes, arguments, writes, results);
+    auto split = cut_by(rule, shapes, arguments, writes, results);
     if (!split || split->items < 2 || writes_whole(*split, shapes, writes)) continue;
     const double work = rule.cost * static_cast<double>(worked);
     split->block = block_length(split->items, work / static_cast<double>(split->items));
+    if (rows) split->block = std::max(split->block, kFewestRowsOfProduct);
     if (split->blocks() > 1) return split;
   }
   return std::nullopt;

@@ -28,6 +28,9 @@ struct SplitRule {
     kPlaces,     ///< none of argument number `which`, to any place of the others
     kIndex,      ///< those of argument 0 that the list of indices in argument 1 goes along
     kSamples,    ///< all but the first one of what is cut, which the results have, too
+    kBatch,      ///< all but the first `which` ones, which all tensors have in common
+    kRows,       ///< all but the first one of the arguments in `cut`; others are whole
+    kGrid,       ///< all but those where argument `which`, a grid, has places to sample at
   };
   Kind kind = Kind::kPointwise;
   int which = 0;

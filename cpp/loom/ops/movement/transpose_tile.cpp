@@ -67,17 +67,20 @@ template <std::size_t kSize>
   }
 }
 
-/// Rows of less than a vector that follow each other: what is written beyond the end of one is
-/// overwritten by the next.
+/// Rows that follow each other, copied in whole vectors: what is written beyond the end of one is
+/// overwritten by the next. Requires: the buffer's rows have whole vectors.
 [[gnu::always_inline]] inline void put_narrow(const TurnedTile& tile, const std::byte* buffer,
                                               std::ptrdiff_t pitch, std::size_t bytes) {
   std::byte* to = tile.to;
   const std::byte* const end = to + static_cast<std::size_t>(tile.columns) * bytes;
-  for (int c = 0; c < tile.columns; ++c, to += bytes) {
-    if (end - to >= static_cast<std::ptrdiff_t>(kVectorBytes)) [[likely]] {
-      std::memcpy(to, buffer + c * pitch, kVectorBytes);
-    } else {
-      std::memcpy(to, buffer + c * pitch, bytes);
+  const std::size_t whole = (bytes + kVectorBytes - 1) / kVectorBytes * kVectorBytes;
+  for (int c = 0; c < tile.columns; ++c, to += bytes, buffer += pitch) {
+    if (end - to < static_cast<std::ptrdiff_t>(whole)) [[unlikely]] {
+      std::memcpy(to, buffer, bytes);
+      continue;
+    }
+    for (std::size_t i = 0; i < whole; i += kVectorBytes) {
+      std::memcpy(to + i, buffer + i, kVectorBytes);
     }
   }
 }
@@ -114,7 +117,7 @@ void turn(const TurnedTile& tile, bool streaming) noexcept {
     }
   }
   const auto bytes = static_cast<std::size_t>(tile.rows) * kSize;
-  if (bytes < kVectorBytes && tile.to_stride == static_cast<std::ptrdiff_t>(bytes)) {
+  if (bytes < kPitch && tile.to_stride == static_cast<std::ptrdiff_t>(bytes)) {
     return put_narrow(tile, buffer, kPitch, bytes);
   }
   for (int c = 0; c < tile.columns; ++c) {

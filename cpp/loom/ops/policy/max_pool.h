@@ -17,7 +17,7 @@ struct MaxPool {
     if (launch_max_pool(name, outputs[0], outputs[1], self, kernel, stride, padding, dilation)) {
       return;
     }
-    launch_cpu<kCpu>(name, Samples::split(outputs, self), outputs, self, kernel, stride, padding,
+    launch_cpu<kCpu>(name, Samples<2>::split(outputs, self), outputs, self, kernel, stride, padding,
                      dilation, ceil_mode);
   }
 };

@@ -7,6 +7,8 @@
 #include "loom/ops/structured.h"
 
 #include <ATen/ExpandUtils.h>
+#include <ATen/ScalarOps.h>
+#include <ATen/ops/mul.h>
 
 #include <algorithm>
 
@@ -67,6 +69,10 @@ struct Product {
   template <auto kCpu>
   static void launch(const char* name, const std::array<at::Tensor, 1>& outputs,
                      const at::Tensor& left, const at::Tensor& right) {
+    if (left.size(-1) == 0) {
+      outputs[0].zero_();
+      return;
+    }
     if (suits_blocked_product(outputs[0], left, right)) {
       launch_blocked_product(name, outputs[0], at::Tensor(), left, right, {});
       return;
@@ -82,6 +88,10 @@ struct Product {
                      const at::Tensor& addend, const at::Tensor& left, const at::Tensor& right,
                      const at::Scalar& beta, const at::Scalar& alpha, Activation... use_gelu) {
     check_addend(outputs[0], addend);
+    if (left.size(-1) == 0 && sizeof...(Activation) == 0) {  // nothing is added, and alpha ignored
+      scale_addend(outputs[0], addend, beta);
+      return;
+    }
     if (alpha.equal(1) && !beta.isComplex() && suits_addend(outputs[0], addend) &&
         suits_blocked_product(outputs[0], left, right)) {
       ProductOptions options{.beta = beta.toDouble()};
@@ -100,6 +110,20 @@ struct Product {
   }
 
  private:
+  /// Of numbers times 0 nothing is left, NaN neither.
+  static void scale_addend(const at::Tensor& result, const at::Tensor& addend,
+                           const at::Scalar& beta) {
+    if (beta.equal(0)) {
+      result.zero_();
+      return;
+    }
+    at::Tensor to = result;
+    if (beta.equal(1)) {
+      to.copy_(addend);
+    } else {
+      at::mul_out(to, addend.expand(to.sizes()), at::native::wrapped_scalar_tensor(beta));
+    }
+  }
   static bool suits_addend(const at::Tensor& result, const at::Tensor& addend) {
     return addend.scalar_type() == result.scalar_type() && !addend.is_conj() && !addend.is_neg();
   }

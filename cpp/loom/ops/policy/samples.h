@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-// Policy of windows over images (pooling, resampling, padding), cut along the batch. Thread: any.
+// Policy of windows over images (pooling, resampling, padding), cut along the batch, or along the
+// channels of a single sample. Thread: any.
 
 #include "loom/ops/structured.h"
 
@@ -9,19 +10,35 @@
 
 namespace loom::ops {
 
-/// Samples (or channels, where there is no batch) do not meet.
+/// Neither samples nor channels meet; kSpatial dimensions follow them.
+template <int kSpatial>
 struct Samples {
   template <std::size_t kOutputs, class... Argument>
   static Along split(const std::array<at::Tensor, kOutputs>& outputs, const at::Tensor& input,
-                     const Argument&...) {
+                     const Argument&... arguments) {
     const auto elements = static_cast<double>(std::max(outputs[0].numel(), input.numel()));
-    const auto items = static_cast<double>(std::max<std::int64_t>(input.size(0), 1));
-    return {.cost = 4 * elements / items};
+    // Channels are planes of their own only where they do not alternate in memory.
+    const bool channels = input.dim() == kSpatial + 2 && input.size(0) == 1 &&
+                          outputs[0].is_contiguous() && input.is_contiguous() &&
+                          (is_contiguous(arguments) && ...);
+    const int dim = channels ? 1 : 0;
+    Along along{.cost =
+                    2 * elements / static_cast<double>(std::max<std::int64_t>(input.size(dim), 1))};
+    along.dims.fill(static_cast<std::int8_t>(dim));
+    return along;
+  }
+
+ private:
+  static bool is_contiguous(const at::Tensor& tensor) { return tensor.is_contiguous(); }
+  template <class T>
+  static bool is_contiguous(const T&) {
+    return true;
   }
 };
 
 /// The CPU kernels of paddings give a new result the memory format of their first argument.
-struct Padding : Samples {
+template <int kSpatial>
+struct Padding : Samples<kSpatial> {
   static constexpr bool kFollowsFormat = true;
 };
 

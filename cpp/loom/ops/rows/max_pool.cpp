@@ -12,6 +12,9 @@ namespace {
 
 // Of one element of the window, where an addition of a large vector costs 1.
 constexpr double kElementCost = 1.5;
+// Of shorter rows of results ATen's loop over elements takes half as long: setting up a row costs
+// more than its few elements, which do not fill a vector of 8.
+constexpr std::int64_t kShortestRow = 8;
 
 PoolWindow::Side side(std::size_t index, const at::Tensor& result, const at::Tensor& input,
                       at::IntArrayRef kernel, at::IntArrayRef stride, at::IntArrayRef padding,
@@ -39,6 +42,7 @@ bool launch_max_pool(const char* name, const at::Tensor& result, const at::Tenso
   const bool takes = row_element(input.scalar_type()) && result.numel() > 0 &&
                      result.scalar_type() == input.scalar_type() && input.is_contiguous() &&
                      result.is_contiguous() && indices.is_contiguous() &&
+                     result.size(-1) >= kShortestRow &&
                      input.size(-1) * input.size(-2) < std::numeric_limits<std::int32_t>::max();
   if (!takes) return false;
   const auto window_side = [&](std::size_t index) {
