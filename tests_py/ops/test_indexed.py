@@ -11,6 +11,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:index_reduce.. is in beta:UserWa
 
 # Rows, columns and items that are cut; a vector, which is not.
 SHAPES = [(300, 200), (3, 700, 33), (900, 1, 7), (2, 900, 20), (1, 5, 40000), (20000,)]
+aten = torch.ops.aten
 DTYPES = [torch.float32, torch.float64, torch.int32, torch.int64, torch.bfloat16]
 
 
@@ -166,3 +167,74 @@ def test_a_place_that_is_not_there(name: str, wrong: int) -> None:
             WRITES[name](*(each.to(device) for each in (x, index, source, elements))).cpu()
         messages.append((raised.type, str(raised.value).split(" (asynchronous")[0].split("\n")[0]))
     assert messages[0] == messages[1]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bfloat16, torch.bool], ids=str)
+@pytest.mark.parametrize("shape", [(300, 200), (3, 70, 33), (2000,)], ids=str)
+def test_a_single_index(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    x = numbers(shape, dtype)
+    for dim, size in enumerate(shape):
+        before = (slice(None),) * dim
+        for index in (
+            places((size + 40,), size) - size // 2,
+            places((8, size // 4 + 2), size).int(),
+            torch.tensor(-1),
+        ):
+            selected = x[(*before, index)].shape
+            once = torch.randperm(size, generator=torch.Generator().manual_seed(6)) - size
+            values = numbers(tuple(selected), dtype, 5)
+            agrees(lambda t, i, b=before: t[(*b, i)], x, index)
+            put = (None,) * dim
+            agrees(lambda t, i, v, b=put: aten.index_put_(t.clone(), (*b, i), v), x, once, x)
+            agrees(
+                lambda t, i, v, b=put: aten.index_put_(t.clone(), (*b, i), v),
+                x,
+                index,
+                x.new_tensor(3),
+            )
+            if dtype not in (torch.bool, torch.bfloat16):
+                agrees(
+                    lambda t, i, v, b=put: aten.index_put(t, (*b, i), v, accumulate=True),
+                    x,
+                    index,
+                    values,
+                )
+
+
+@pytest.mark.parametrize("wrong", [-301, 300])
+def test_an_index_beyond_the_end(wrong: int) -> None:
+    index = places((400,), 300)
+    index[399] = wrong
+    x, values = torch.zeros(300, 200), torch.ones(400, 200)
+    for function in (
+        lambda t, i, v: t[i],
+        lambda t, i, v: t.index_put((i,), v),
+        lambda t, i, v: t.index_put((i,), v, accumulate=True),
+    ):
+        messages = []
+        for device in ("cpu", "loom"):
+            with pytest.raises(IndexError) as raised:
+                function(*(each.to(device) for each in (x, index, values))).cpu()
+            messages.append(str(raised.value).split(" (asynchronous")[0])
+        assert messages[0] == messages[1]
+
+
+def test_what_shares_memory_with_an_index_or_its_values() -> None:
+    x = numbers((700, 30), torch.float32)
+    agrees(lambda t: t.clone().index_put_((torch.arange(700).to(t.device),), t * 2), x)
+
+    for device in ("cpu", "loom"):
+        own = torch.arange(9000, device=device)
+        with pytest.raises(RuntimeError, match="refer to a single memory location"):
+            own[own[:30]] = own[30:60].clone()
+
+
+def test_gradients_of_rows_that_are_read() -> None:
+    for shape in ((300, 200), (5000,)):
+        gradients = []
+        for device in ("cpu", "loom"):
+            x = numbers(shape, torch.float64).to(device).requires_grad_()
+            index = (places((900,), shape[0]) - 100).to(device)
+            (x[index] * x[index]).sum().backward()
+            gradients.append(x.grad.cpu())
+        torch.testing.assert_close(gradients[1], gradients[0])

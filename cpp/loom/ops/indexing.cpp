@@ -3,6 +3,7 @@
 // on data; indices on the host are moved to the device, as on every accelerator. Then the operator
 // can be deferred like any other.
 #include "loom/ops/fallback.h"
+#include "loom/ops/indexed/single_index.h"
 #include "loom/ops/tensor_lists.h"
 
 #include <ATen/DimVector.h>
@@ -125,6 +126,11 @@ void check_output(const at::Tensor& self, const at::Tensor& output) {
   c10::impl::common_device_check_failure(self.device(), output, "index", "out");
 }
 
+void replace(torch::jit::Stack* stack, std::size_t arguments, at::Tensor result) {
+  torch::jit::drop(*stack, arguments);
+  stack->emplace_back(std::move(result));
+}
+
 // (self, indices, ...)
 void index(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const auto& arguments = op.schema().arguments();
@@ -140,6 +146,18 @@ void index(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     if (!selected ||
         (puts && !at::is_expandable_to((*stack)[first + 2].toTensor().sizes(), *selected))) {
       return fallback_on_host(op, stack);
+    }
+    if (puts) {
+      const at::Tensor values = (*stack)[first + 2].toTensor();
+      if (!write_single_index(self, plain, values, (*stack)[first + 3].toBool(), *selected)) {
+        return fallback(op, stack);
+      }
+      return replace(stack, arguments.size(), self);
+    }
+    if (!arguments.back().is_out()) {
+      if (auto read = read_single_index(self, plain, *selected)) {
+        return replace(stack, arguments.size(), std::move(*read));
+      }
     }
   }
   fallback(op, stack);
@@ -171,9 +189,7 @@ void index_put(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     if (mask && values.scalar_type() == self.scalar_type()) {
       at::Tensor written = self;
       written.masked_fill_(on_device(*mask, self.device()), values.reshape({}));
-      torch::jit::drop(*stack, op.schema().arguments().size());
-      stack->emplace_back(std::move(written));
-      return;
+      return replace(stack, op.schema().arguments().size(), std::move(written));
     }
   }
   index(op, stack);

@@ -62,6 +62,12 @@ bool scatter_part(T* to, const std::int64_t* index, const Lines& lines, const Pa
   Checked checked(lines.items);
   for (std::int64_t outer = part.outer_begin; outer < part.outer_end; ++outer) {
     T* const base = to + outer * lines.items * lines.inner;
+    if (lines.inner == 1) {
+      const std::int64_t* const places = index + outer * lines.count;
+      const std::int64_t source = outer * lines.supplied;
+      for (std::int64_t i = 0; i < lines.count; ++i) write(base[checked(places[i])], source + i);
+      continue;
+    }
     for (std::int64_t i = 0; i < lines.count; ++i) {
       const std::int64_t* const places = index + (outer * lines.count + i) * lines.inner;
       const std::int64_t source = (outer * lines.supplied + i) * lines.inner;

@@ -34,6 +34,24 @@ Lines lines_of(const at::Tensor& tensor, std::int64_t dim, std::int64_t count) {
           .supplied = count};
 }
 
+std::optional<Places> Places::of(const TensorRef& index, std::int64_t items, bool wraps) {
+  Places places;
+  places.count_ = index.numel();
+  places.wrapped_ = wraps ? items : 0;
+  places.data_ = reinterpret_cast<const std::int64_t*>(index.data());
+  if (index.dtype() == c10::kInt) {
+    const auto* const given = reinterpret_cast<const std::int32_t*>(index.data());
+    places.own_.assign(given, given + places.count_);
+    places.data_ = places.own_.data();
+  }
+  std::int64_t negative = 0;  // has the sign of all that are not to be
+  for (std::int64_t i = 0; i < places.count_; ++i) {
+    negative |= (places.data_[i] + places.wrapped_) | (items - 1 - places.data_[i]);
+  }
+  if (negative < 0) return std::nullopt;
+  return places;
+}
+
 Parts::Parts(const Lines& lines, std::int64_t elements, bool cuts_items) noexcept : lines_(lines) {
   std::int64_t wanted = std::clamp<std::int64_t>(elements / kPartElements, 1, kMostParts);
   outer_ = std::min(lines.outer, wanted);

@@ -12,6 +12,8 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
+#include <vector>
 
 namespace loom::ops {
 
@@ -27,6 +29,23 @@ struct Lines {
 /// Along dimension `dim` of `tensor`, for `count` places of an index.
 [[nodiscard]] Lines lines_of(const at::Tensor& tensor, std::int64_t dim, std::int64_t count);
 
+/// The places that an index of int32 or int64 names.
+class Places {
+ public:
+  /// Nothing if there are some beyond [0, items), or [-items, items) if it `wraps`.
+  [[nodiscard]] static std::optional<Places> of(const TensorRef& index, std::int64_t items,
+                                                bool wraps);
+  [[nodiscard]] std::int64_t count() const noexcept { return count_; }
+  [[nodiscard]] std::int64_t operator[](std::int64_t i) const noexcept {
+    return data_[i] + (data_[i] >> 63 & wrapped_);
+  }
+
+ private:
+  const std::int64_t* data_ = nullptr;
+  std::int64_t count_ = 0, wrapped_ = 0;  // what is added to negative ones
+  std::vector<std::int64_t> own_;         // of an index of another dtype
+};
+
 /// What a block writes: some of each of the three.
 struct Part {
   std::int64_t outer_begin, outer_end, item_begin, item_end, column_begin, column_end;
@@ -40,6 +59,7 @@ class LOOM_API Parts {
   Parts(const Lines& lines, std::int64_t elements, bool cuts_items) noexcept;
 
   [[nodiscard]] std::int64_t count() const noexcept { return outer_ * items_ * columns_; }
+  [[nodiscard]] bool cuts_items() const noexcept { return items_ > 1; }
   [[nodiscard]] Part at(std::int64_t index) const noexcept;
 
  private:

@@ -9,16 +9,6 @@
 namespace loom::ops {
 namespace {
 
-using Places = std::vector<std::int64_t>;
-
-template <class Index>
-std::optional<Places> places_in(const TensorRef& index, std::int64_t items) {
-  const auto* const given = reinterpret_cast<const Index*>(index.data());
-  Places places(given, given + index.numel());
-  const auto fits = [&](std::int64_t place) { return place >= 0 && place < items; };
-  return std::ranges::all_of(places, fits) ? std::optional(std::move(places)) : std::nullopt;
-}
-
 /// The part of a tensor's rows that a block works on.
 template <class T>
 struct Rows {
@@ -26,6 +16,7 @@ struct Rows {
   const T* source;
   const Lines& lines;
   const Places& places;
+  bool cuts_items;
 
   template <class Combination>
   void combine(const Part& part, Combination combination) const {
@@ -33,16 +24,19 @@ struct Rows {
     for (std::int64_t outer = part.outer_begin; outer < part.outer_end; ++outer) {
       T* const to = result + outer * lines.items * lines.inner + part.column_begin;
       const T* const from = source + outer * lines.count * lines.inner + part.column_begin;
+      if (width == 1 && !cuts_items) {
+        for (std::int64_t i = 0; i < lines.count; ++i) {
+          T& element = to[places[i] * lines.inner];
+          element = combination(element, from[i * lines.inner]);
+        }
+        continue;
+      }
       for (std::int64_t i = 0; i < lines.count; ++i) {
-        const std::int64_t item = places[static_cast<std::size_t>(i)];
+        const std::int64_t item = places[i];
         if (item < part.item_begin || item >= part.item_end) continue;
         T* __restrict const row = to + item * lines.inner;
         const T* __restrict const with = from + i * lines.inner;
-        if (width == 1) {
-          *row = combination(*row, *with);
-        } else {
-          for (std::int64_t c = 0; c < width; ++c) row[c] = combination(row[c], with[c]);
-        }
+        for (std::int64_t c = 0; c < width; ++c) row[c] = combination(row[c], with[c]);
       }
     }
   }
@@ -63,9 +57,9 @@ struct Rows {
 
 template <class T>
 Rows<T> rows_of(const TensorRef& result, const TensorRef& source, const Lines& lines,
-                const Places& places) {
+                const Places& places, bool cuts_items) {
   return {reinterpret_cast<T*>(result.data()), reinterpret_cast<const T*>(source.data()), lines,
-          places};
+          places, cuts_items};
 }
 
 template <class T>
@@ -85,7 +79,9 @@ void combine_rows(Grid& grid, const Parts& parts, const Rows<T>& rows, const T* 
   std::vector<std::int64_t> named;
   if (!write.counts_self || write.how == Combine::kMean) {
     named.resize(static_cast<std::size_t>(rows.lines.items));
-    for (const std::int64_t item : rows.places) ++named[static_cast<std::size_t>(item)];
+    for (std::int64_t i = 0; i < rows.places.count(); ++i) {
+      ++named[static_cast<std::size_t>(rows.places[i])];
+    }
   }
   const auto times = [&](std::int64_t item) { return named[static_cast<std::size_t>(item)]; };
   const auto is_named = [&](std::int64_t item) { return times(item) > 0; };
@@ -137,14 +133,13 @@ bool can_write_rows(const RowWrite& write, const at::Tensor& result, const at::T
 bool write_rows(Grid& grid, const TensorRef& result, const TensorRef& self, const TensorRef& index,
                 const TensorRef& source, const RowWrite& write) {
   const Lines lines = lines_of(self.alias(), write.dim, index.numel());
-  const auto places = index.dtype() == c10::kLong ? places_in<std::int64_t>(index, lines.items)
-                                                  : places_in<std::int32_t>(index, lines.items);
+  const auto places = Places::of(index, lines.items, write.wraps);
   if (!places) return false;
   const bool in_place = result.data() == self.data();
   const Parts parts(lines, (in_place ? 0 : self.numel()) + source.numel(), /*cuts_items=*/true);
   if (write.how == Combine::kCopy) {
     with_bytes(result.itemsize(), [&]<class T>(T) {
-      const auto all = rows_of<T>(result, source, lines, *places);
+      const auto all = rows_of<T>(result, source, lines, *places, parts.cuts_items());
       grid.run_by_any(parts.count(), [&](std::int64_t i) {
         const Part part = parts.at(i);
         copy_part(result.data(), self.data(), lines, part, sizeof(T));
@@ -153,7 +148,7 @@ bool write_rows(Grid& grid, const TensorRef& result, const TensorRef& self, cons
     });
   } else {
     with_number(result.dtype(), [&]<class T>(T) {
-      combine_rows<T>(grid, parts, rows_of<T>(result, source, lines, *places),
+      combine_rows<T>(grid, parts, rows_of<T>(result, source, lines, *places, parts.cuts_items()),
                       reinterpret_cast<const T*>(self.data()), write);
     });
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-// index_add, index_copy and index_reduce of dense tensors. ATen's kernels make a tensor of each
-// row, or of each column, which takes longer than the additions do.
+// index_add, index_copy, index_reduce and index_put of dense tensors. ATen's kernels make a tensor
+// of each row, or of each column, which takes longer than the additions do.
 
 #include "loom/ops/indexed/lines.h"
 #include "loom/ops/launch.h"
@@ -16,6 +16,7 @@ struct RowWrite {
   std::int64_t dim = 0;
   c10::Scalar factor = 1;   ///< of what is added
   bool counts_self = true;  ///< whether what was there counts
+  bool wraps = false;       ///< whether negative places count from the end
 };
 
 /// Whether write_rows() can. Thread: any.

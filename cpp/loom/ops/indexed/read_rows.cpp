@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/ops/indexed/read_rows.h"
+
+#include "loom/ops/movement/element_order.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace loom::ops {
+
+bool read_rows(Grid& grid, const TensorRef& result, const TensorRef& self, const TensorRef& index) {
+  const auto places = Places::of(index, self.sizes()[0], /*wraps=*/true);
+  if (!places) return false;
+  const std::int64_t count = places->count();
+  const auto bytes = static_cast<std::int64_t>(self.itemsize()) * self.numel() / self.sizes()[0];
+  const std::int64_t block = block_length(count, 4 + static_cast<double>(bytes) / sizeof(float));
+  const auto copy = [&](auto copy_item) {
+    grid.run_by_any((count + block - 1) / block, [&](std::int64_t number) {
+      const std::int64_t end = std::min(count, (number + 1) * block);
+      for (std::int64_t i = number * block; i < end; ++i) copy_item(i, (*places)[i]);
+    });
+  };
+  if (is_element(static_cast<std::size_t>(bytes))) {
+    with_bytes(static_cast<std::size_t>(bytes), [&]<class T>(T) {
+      T* const to = reinterpret_cast<T*>(result.data());
+      const T* const from = reinterpret_cast<const T*>(self.data());
+      copy([to, from](std::int64_t i, std::int64_t place) { to[i] = from[place]; });
+    });
+  } else {
+    copy([&](std::int64_t i, std::int64_t place) {
+      std::memcpy(result.data() + i * bytes, self.data() + place * bytes,
+                  static_cast<std::size_t>(bytes));
+    });
+  }
+  return true;
+}
+
+}  // namespace loom::ops
