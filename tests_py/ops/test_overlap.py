@@ -149,3 +149,29 @@ def test_a_result_may_take_the_place_of_its_operand():
         return y
 
     agrees(in_place, numbers())
+
+
+def test_a_product_may_be_added_to_its_result() -> None:
+    left, right, x = torch.randn(3, 5, 7), torch.randn(3, 7, 6), torch.randn(3, 5, 6)
+    torch.loom.reset_fallbacks()
+    for add, parts in ((torch.baddbmm, (x, left, right)), (torch.addmm, (x[0], left[0], right[0]))):
+        for numbers in ({}, {"beta": 0.5, "alpha": -2}, {"beta": 0}):
+            expected = add(*parts, **numbers)
+            to, a, b = (each.to("loom", copy=True) for each in parts)
+            place, version = to.data_ptr(), to._version
+            assert add(to, a, b, **numbers, out=to) is to
+            assert (to.data_ptr(), to._version) == (place, version + 1)
+            torch.testing.assert_close(to.cpu(), expected)
+    assert torch.loom.fallbacks() == {}
+
+
+def test_a_product_with_its_result_among_its_factors_is_that_of_cpu() -> None:
+    square = torch.randn(6, 6)
+    found = []
+    for device in ("cpu", "loom"):
+        x = square.to(device, copy=True)
+        try:
+            found.append(torch.addmm(x, x, x.new_ones(6, 6), out=x).cpu())
+        except RuntimeError as error:
+            found.append(torch.tensor(float(len(str(error)))))
+    torch.testing.assert_close(found[1], found[0])

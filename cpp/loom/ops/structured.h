@@ -9,7 +9,8 @@
 // A policy has one static member: split(outputs, arguments...), which returns one of split.h's
 // policies, or launch<kCpu>(name, outputs, arguments...), which queues the kernel itself. It has a
 // member kProbesDtypes if one-element operands are valid whatever the other arguments are, and
-// kMayCoincide if the kernel is right when the given output is the very place of an input.
+// kMayCoincide if the kernel is right when the given output is the very place of an input, and
+// is_in_place(out, inputs...) where that is so for the first one, in calls that it knows.
 // Thread: registration at load time; the registered functions from any.
 
 #include "loom/ops/alike.h"
@@ -139,6 +140,11 @@ struct StructuredForm<Op, Meta, Policy, kCpu, Result(Argument...)> {
   static constexpr bool kMayCoincide = requires { Policy::kMayCoincide; };
 
   static Result call(Argument... arguments) {
+    if constexpr (kOutputs == 1 && !kInPlace && !ResultTraits<Result>::kNew) {
+      if (call_in_place(std::tie(arguments...), std::make_index_sequence<kInputs>{})) {
+        return std::get<kInputs>(std::tie(arguments...));
+      }
+    }
     if constexpr (constexpr const Widening* widening = widening_of(short_name<Op>());
                   widening != nullptr) {
       if (is_widened(*widening, arguments...)) [[unlikely]] {
@@ -183,6 +189,23 @@ struct StructuredForm<Op, Meta, Policy, kCpu, Result(Argument...)> {
   static Result call_out(All all, std::index_sequence<kIn...>, std::index_sequence<kOut...>) {
     run<OutputKind::kGiven>({std::get<kInputs + kOut>(all)...}, std::get<kIn>(all)...);
     return Result(std::get<kInputs + kOut>(all)...);
+  }
+
+  /// True if the given output is the first input, and the call was that of the form in place.
+  template <class All, std::size_t kFirst, std::size_t... kIn>
+  static bool call_in_place(const All& all, std::index_sequence<kFirst, kIn...>) {
+    const auto& out = std::get<kInputs>(all);
+    if constexpr (requires { Policy::is_in_place(out, out, std::get<kIn>(all)...); }) {
+      if (!Policy::is_in_place(out, std::get<0>(all), std::get<kIn>(all)...) ||
+          operands_overlap(std::array{as_tensor(std::get<kIn>(all))..., as_tensor(out)},
+                           {sizeof...(kIn), 1}, false)) {
+        return false;
+      }
+      run<OutputKind::kInPlace>({out}, out, std::get<kIn>(all)...);
+      return true;
+    } else {
+      return false;
+    }
   }
 
   /// True if the operator has become part of a fused program.

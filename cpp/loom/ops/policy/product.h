@@ -65,6 +65,14 @@ inline ProductCut cut_product(const at::Tensor& result, const at::Tensor& left) 
 struct Product {
   static constexpr bool kProbesDtypes = true;
 
+  // addmm(x, left, right, out=x), which adds to x as addmm_ does
+  static bool is_in_place(const at::Tensor& out, const at::Tensor& addend, const at::Tensor& left,
+                          const at::Tensor& right, const at::Scalar&, const at::Scalar&) {
+    return out.is_same(addend) && out.dim() == left.dim() && out.dim() == right.dim() &&
+           out.dim() >= 2 && out.size(0) == left.size(0) && out.size(-2) == left.size(-2) &&
+           out.size(-1) == right.size(-1);
+  }
+
   // mm, bmm
   template <auto kCpu>
   static void launch(const char* name, const std::array<at::Tensor, 1>& outputs,
