@@ -24,6 +24,7 @@ import limits
 import torch
 from measure import table
 from op_samples import database
+from operator_reasons import reason
 
 KINDS = ("small", "small, gradient", "large", "large, gradient")
 SECONDS = 120.0
@@ -157,13 +158,14 @@ def behind(rows: Sequence[Row]) -> list[list[str]]:
             f"{row['cpu'] * 1e6:.1f}",
             f"{row['loom'] * 1e6:.1f}",
             f"{ratio:.2f}",
+            reason(row["name"], row["kind"]),
         ]
         for _, ratio, row in sorted(found, key=lambda each: each[:2])
     ]
 
 
 HEADLINE = ["what", "operators", "mean", "worst", "how many"]
-BEHIND = ["operator", "what", "elements", "cpu, us", "loom, us", "cpu / loom"]
+BEHIND = ["operator", "what", "elements", "cpu, us", "loom, us", "cpu / loom", "why"]
 
 
 def page(run: dict[str, Any]) -> str:
