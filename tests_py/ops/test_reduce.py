@@ -344,3 +344,42 @@ def test_sums_without_nan_by_dtype_and_out():
     same_error(
         lambda x, o: torch.nansum(x, 0, dtype=torch.float64, out=o), holes(3, 4), torch.zeros(4)
     )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("shape", "dim"),
+    [
+        ((80, 70, 90), 0),
+        ((80, 70, 90), 1),
+        ((80, 70, 90), 2),
+        ((90_000, 3), 1),
+        ((90_000, 3), 0),
+        ((3, 90_001), 1),
+        ((40_000, 130), 0),
+        ((2, 5, 130), 1),
+        ((300_007,), 0),
+    ],
+    ids=str,
+)
+def test_running_sums_and_products(shape, dim, dtype):
+    x = numbers(*shape, dtype=dtype)
+    near_one = (1 + numbers(*shape) / 1000).to(dtype) if dtype.is_floating_point else x
+    agrees(lambda x: x.cumsum(dim), x)
+    agrees(lambda x: x.cumprod(dim), near_one)
+    agrees(lambda x: x.clone().cumsum_(dim), x)
+    agrees(lambda x, o: torch.cumsum(x, dim, out=o), x, torch.zeros_like(x))
+    agrees(lambda x: x.transpose(0, -1).cumsum(dim), x)
+    agrees(lambda x: x.cumsum(dim, dtype=torch.float64), x)
+
+
+def test_a_running_sum_does_not_depend_on_the_number_of_cores(check):
+    program = """
+        import hashlib, torch, torch_loom
+        x = torch.randn(1_000_003, generator=torch.Generator().manual_seed(0))
+        for y in (x.to("loom"), x[:1_000_000].view(1000, 1000).to("loom")):
+            for z in (y.cumsum(0), (1 + y / 1000).cumprod(0)):
+                print(hashlib.sha1(z.cpu().numpy().tobytes()).hexdigest())
+        print(x.to("loom").dot(x.flip(0).to("loom")).item().hex())
+    """
+    assert check(program, LOOM_THREADS="1").out == check(program, LOOM_THREADS="2").out

@@ -4,6 +4,7 @@
 // Policies of reductions and scans that are cut along the dimensions that stay. Thread: any.
 
 #include "loom/ops/reduce_in_parts.h"
+#include "loom/ops/scan.h"
 #include "loom/ops/structured.h"
 
 #include <ATen/MemoryOverlap.h>
@@ -47,17 +48,20 @@ struct AlongKept {
 };
 
 /// Policy of scans: the result has the shape of the input.
+template <bool kProduct>
 struct Scan {
   static constexpr bool kProbesDtypes = true;
   static constexpr bool kMayCoincide = true;
 
-  template <class... More>
-  static Along split(const std::array<at::Tensor, 1>& outputs, const at::Tensor& self,
-                     std::int64_t dim, const More&...) {
+  template <auto kCpu, class... More>
+  static void launch(const char* name, const std::array<at::Tensor, 1>& outputs,
+                     const at::Tensor& self, std::int64_t dim, const More&... more) {
     // As the kernel, whose aliases have a storage each.
     at::assert_no_internal_overlap(outputs[0]);
     at::assert_no_partial_overlap(outputs[0], self);
-    return cut_kept(self, reduced_dim(self, dim, /*keepdim=*/true), 1, /*cost=*/4);
+    if (launch_scan(name, outputs[0], self, dim, kProduct)) return;
+    launch_cpu<kCpu>(name, cut_kept(self, reduced_dim(self, dim, /*keepdim=*/true), 1, /*cost=*/4),
+                     outputs, self, dim, more...);
   }
 };
 

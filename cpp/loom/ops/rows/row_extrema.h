@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-// Reductions of a row to a number that see what is not a number. Included once for each instruction
-// set.
+// Reductions of rows to a number that see what is not a number, and inner products. Included once
+// for each instruction set.
 
 #include "loom/ops/rows/row_loops.h"
 
@@ -48,6 +48,22 @@ double sum_of_numbers(const void* row, std::int64_t columns) {
         left < kElementsOfSum ? left : kElementsOfSum, LOOM_EACH {
           const Floats value = get(from, begin + i, count, 0);
           sum.chains[chain] += value == value ? value : all(0);
+        });
+    all_of += sum.total();
+  }
+  return all_of;
+}
+
+template <class T>
+double product_sum(const void* a, const void* b, std::int64_t columns) {
+  const T *one = static_cast<const T*>(a), *two = static_cast<const T*>(b);
+  double all_of = 0;
+  for (std::int64_t begin = 0; begin < columns; begin += kElementsOfSum) {
+    const std::int64_t left = columns - begin;
+    Sum sum;
+    for_vectors(
+        left < kElementsOfSum ? left : kElementsOfSum, LOOM_EACH {
+          sum.chains[chain] += get(one, begin + i, count, 0) * get(two, begin + i, count, 0);
         });
     all_of += sum.total();
   }

@@ -71,6 +71,8 @@ struct RowKernels {
   void (*extrema)(const void* from, std::int64_t columns, float* least, float* most);
   /// The sum of all elements that are not NaN.
   double (*sum_of_numbers)(const void* from, std::int64_t columns);
+  /// The inner product of two rows.
+  double (*product_sum)(const void* a, const void* b, std::int64_t columns);
 
   void (*to_float)(float* to, const void* from, std::int64_t count);
 

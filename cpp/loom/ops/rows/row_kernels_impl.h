@@ -412,6 +412,7 @@ constexpr RowKernels kernels_of() {
           add_rows<T>,
           extrema<T>,
           sum_of_numbers<T>,
+          product_sum<T>,
           to_float<T>,
           max_pool<T>,
           sizeof(T) == sizeof(float) ? adam : nullptr};
