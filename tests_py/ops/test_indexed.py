@@ -238,3 +238,24 @@ def test_gradients_of_rows_that_are_read() -> None:
             (x[index] * x[index]).sum().backward()
             gradients.append(x.grad.cpu())
         torch.testing.assert_close(gradients[1], gradients[0])
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.bool, torch.complex64], ids=str)
+@pytest.mark.parametrize("shape", [(300, 200), (20000,), ()], ids=str)
+def test_elements_of_the_whole_tensor(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    x = numbers(shape, dtype)
+    count = x.numel()
+    once = torch.randperm(count, generator=torch.Generator().manual_seed(6)) - count // 2
+    agrees(lambda t, i: t.take(i), x, places((7, 900), count) - count // 2)
+    agrees(lambda t, i, s: t.put(i, s), x, once, numbers((count,), dtype, 5))
+    if dtype not in (torch.bool, torch.bfloat16):
+        many = places((9, 400), count) - count // 2
+        values = numbers((3600,), dtype, 5)
+        agrees(lambda t, i, s: t.put(i, s, accumulate=True), x, many, values)
+    for function in (lambda t, i: t.take(i), lambda t, i: t.put(i, t.flatten()[:1])):
+        messages = []
+        for device in ("cpu", "loom"):
+            with pytest.raises(IndexError) as raised:
+                function(x.to(device), torch.tensor([-count - 1], device=device)).cpu()
+            messages.append(str(raised.value).split(" (asynchronous")[0])
+        assert messages[0] == messages[1]
