@@ -12,8 +12,8 @@
 
 namespace loom::ops {
 
-/// Of an element of the target: a third of what it takes, since a call of the kernel costs some 5 us
-/// itself, and blocks of 10 us would pay half of that again.
+/// Of an element of the target: a third of what it takes, since a call of the kernel costs some 5
+/// us itself, and blocks of 10 us would pay half of that again.
 inline constexpr double kNllCost = 3;
 
 /// Samples of a block; all of them if there is but one block. A block adds up its losses and their
