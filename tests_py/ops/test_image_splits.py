@@ -67,11 +67,11 @@ CASES: dict[str, Case] = {
     ),
     "pads of one": (
         lambda x: F.pad(x, (1, 2, 3, 4), mode="replicate"),
-        (random(1, 64, 50, 50),),
+        (random(1, 64, 90, 90),),
     ),
     "pads of one channels last": (
         lambda x: F.pad(x.to(memory_format=torch.channels_last), (1, 2, 3, 4), mode="replicate"),
-        (random(1, 64, 50, 50),),
+        (random(1, 64, 90, 90),),
     ),
     "prelu": (F.prelu, (random(80, 30, 90), random(30))),
     "prelu of one slope": (F.prelu, (random(80, 30, 90), random(1))),

@@ -10,8 +10,9 @@
 
 namespace loom::ops {
 
-/// Neither samples nor channels meet; kSpatial dimensions follow them.
-template <int kSpatial>
+/// Neither samples nor channels meet; kSpatial dimensions follow them. kTenths is the cost of one
+/// element in tenths.
+template <int kSpatial, int kTenths = 20>
 struct Samples {
   template <std::size_t kOutputs, class... Argument>
   static Along split(const std::array<at::Tensor, kOutputs>& outputs, const at::Tensor& input,
@@ -22,8 +23,8 @@ struct Samples {
                           outputs[0].is_contiguous() && input.is_contiguous() &&
                           (is_contiguous(arguments) && ...);
     const int dim = channels ? 1 : 0;
-    Along along{.cost =
-                    2 * elements / static_cast<double>(std::max<std::int64_t>(input.size(dim), 1))};
+    Along along{.cost = kTenths / 10.0 * elements /
+                        static_cast<double>(std::max<std::int64_t>(input.size(dim), 1))};
     along.dims.fill(static_cast<std::int8_t>(dim));
     return along;
   }
@@ -36,9 +37,10 @@ struct Samples {
   }
 };
 
-/// The CPU kernels of paddings give a new result the memory format of their first argument.
+/// The CPU kernels of paddings give a new result the memory format of their first argument. They
+/// copy runs of elements, at 0.1 ns each.
 template <int kSpatial>
-struct Padding : Samples<kSpatial> {
+struct Padding : Samples<kSpatial, 3> {
   static constexpr bool kFollowsFormat = true;
 };
 
