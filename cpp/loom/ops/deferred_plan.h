@@ -28,7 +28,7 @@ struct DeferredPlan {
   InferenceRule rule = nullptr;   ///< what is asked first, if there is one
   bool asks_meta = false;         ///< whether the Meta kernel is asked where no rule answers
   std::vector<SplitRule> splits;  ///< how the kernel may be cut
-  const Widening* widening = nullptr;  ///< dtypes that are computed in a wider one
+  std::optional<Widening> widening;  ///< dtypes that are computed in a wider one
   /// For each result: the argument that it is (in place, out=), or kNew.
   std::vector<int> result_of;
   /// For each argument: whether it is written.

@@ -113,7 +113,7 @@ bool try_widen_below_autograd(const Widening& widening, const c10::OperatorHandl
 void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   settle_tensor_lists(op, *stack);
   const DeferredPlan& plan = deferred_plan(op);
-  if (plan.widening != nullptr && try_widen_below_autograd(*plan.widening, op, stack)) return;
+  if (plan.widening && try_widen_below_autograd(*plan.widening, op, stack)) return;
   const auto decide = [&] { as_fallback(op, [&] { run_on_host(op, stack); }); };
   if (!try_defer(plan, op, stack, decide)) decide();
 }

@@ -145,8 +145,7 @@ struct StructuredForm<Op, Meta, Policy, kCpu, Result(Argument...)> {
         return std::get<kInputs>(std::tie(arguments...));
       }
     }
-    if constexpr (constexpr const Widening* widening = widening_of(short_name<Op>());
-                  widening != nullptr) {
+    if constexpr (constexpr auto widening = widening_of(short_name<Op>()); widening.has_value()) {
       if (is_widened(*widening, arguments...)) [[unlikely]] {
         return call_fallback<Result, Argument...>(Op::name, Op::overload_name,
                                                   std::forward<Argument>(arguments)...);

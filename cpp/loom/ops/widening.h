@@ -111,13 +111,13 @@ bool is_narrow(const Widening&, const T&) {
 
 }  // namespace detail
 
-/// The entry of an operator ("abs", "abs_"), or null.
-[[nodiscard]] constexpr const Widening* widening_of(std::string_view name) {
+/// The entry of an operator ("abs", "abs_"), if it has one.
+[[nodiscard]] constexpr std::optional<Widening> widening_of(std::string_view name) {
   if (name.ends_with('_')) name.remove_suffix(1);
   for (const Widening& each : detail::kWidenings) {
-    if (each.name == name) return &each;
+    if (each.name == name) return each;
   }
-  return nullptr;
+  return std::nullopt;
 }
 
 /// Whether a call with these arguments is to be computed in the wider dtype.
