@@ -48,8 +48,9 @@ struct Sum {
   }
 };
 
-// So many elements are added to each other in float, and such sums in double.
-constexpr std::int64_t kElementsOfSum = 1024;
+// So many elements are added to each other in float, and such sums in double: 16 to each lane,
+// however wide vectors are, since equal elements are all rounded to the same side.
+constexpr std::int64_t kElementsOfSum = 16 * kChains * kLanes;
 
 }  // namespace
 }  // namespace loom::ops
