@@ -3,7 +3,16 @@
 
 import pytest
 import torch
-from test_splits import Case, all_cores, grid, on_host, positive, random, results
+from split_checks import (
+    Case,
+    all_cores,
+    check_cores,
+    check_gradients,
+    check_values,
+    grid,
+    positive,
+    random,
+)
 from torch.nn import functional as F  # noqa: N812
 
 __all__ = ["all_cores"]  # a fixture
@@ -104,19 +113,12 @@ CASES: dict[str, Case] = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_values_are_those_of_cpu(name: str) -> None:
-    expected, found = results(CASES[name], "cpu"), results(CASES[name], "loom")
-    torch.testing.assert_close(on_host(found), on_host(expected), equal_nan=True)
-    if isinstance(expected, torch.Tensor):
-        assert found.stride() == expected.stride()
+    check_values(CASES[name])
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_cores_do_not_matter(name: str) -> None:
-    results(CASES[name], "loom")  # the first one of its kind may run on the host
-    many = on_host(results(CASES[name], "loom"))
-    torch.loom.set_num_threads(1)
-    one = on_host(results(CASES[name], "loom"))
-    torch.testing.assert_close(one, many, rtol=0, atol=0, equal_nan=True)
+    check_cores(CASES[name])
 
 
 GRADIENTS = (
@@ -148,15 +150,7 @@ GRADIENTS = (
 
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_gradients_are_those_of_cpu(name: str) -> None:
-    function, inputs = CASES[name]
-    gradients = []
-    for device in ("cpu", "loom"):
-        own = [each.to(device, copy=True) for each in inputs]
-        wanted = [each.requires_grad_() for each in own if each.is_floating_point()]
-        made = function(*own)
-        (made if isinstance(made, torch.Tensor) else made[0]).abs().sum().backward()
-        gradients.append([each.grad.cpu() for each in wanted if each.grad is not None])
-    torch.testing.assert_close(gradients[1], gradients[0], rtol=1e-4, atol=1e-4)
+    check_gradients(CASES[name])
 
 
 def test_an_addend_times_nothing_leaves_no_nan() -> None:

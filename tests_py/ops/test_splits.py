@@ -1,37 +1,27 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Kernels of ATen that are cut into blocks: values of cpu, the same ones on any number of cores."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from split_checks import (
+    Case,
+    all_cores,
+    check_cores,
+    check_gradients,
+    check_values,
+    grid,
+    on_host,
+    places,
+    positive,
+    random,
+    triangles,
+)
 from torch.nn import functional as F  # noqa: N812
 
-
-def random(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    return torch.randn(*shape, dtype=dtype, generator=torch.Generator().manual_seed(sum(shape)))
-
-
-def positive(*shape: int) -> torch.Tensor:
-    """Symmetric positive definite matrices."""
-    x = random(*shape, dtype=torch.float64)
-    return x @ x.mT + shape[-1] * torch.eye(shape[-1], dtype=torch.float64)
-
-
-def triangles(*shape: int) -> torch.Tensor:
-    return torch.linalg.cholesky(positive(*shape))
-
-
-def grid(*shape: int) -> torch.Tensor:
-    return random(*shape).tanh()
-
-
-def places(count: int, end: int) -> torch.Tensor:
-    return torch.randint(0, end, (count,), generator=torch.Generator().manual_seed(count))
-
-
-Case = tuple[Callable[..., Any], tuple[torch.Tensor, ...]]
+__all__ = ["all_cores"]  # a fixture
 
 CASES: dict[str, Case] = {
     "fft of rows": (lambda x: torch.fft.fft(x), (random(256, 512),)),
@@ -184,38 +174,14 @@ CASES: dict[str, Case] = {
 pytestmark = pytest.mark.filterwarnings("ignore:index_reduce.. is in beta:UserWarning")
 
 
-@pytest.fixture(autouse=True)
-def all_cores() -> Iterator[None]:
-    yield
-    torch.loom.set_num_threads(torch.loom.get_device_properties(0).core_count)
-
-
-def results(case: Case, device: str) -> Any:
-    function, inputs = case
-    return function(*(each.to(device) for each in inputs))
-
-
-def on_host(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return value.cpu()
-    return [on_host(each) for each in value]
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_values_are_those_of_cpu(name: str) -> None:
-    expected, found = results(CASES[name], "cpu"), results(CASES[name], "loom")
-    torch.testing.assert_close(on_host(found), on_host(expected), equal_nan=True)
-    if isinstance(expected, torch.Tensor):
-        assert found.stride() == expected.stride()
+    check_values(CASES[name])
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_cores_do_not_matter(name: str) -> None:
-    results(CASES[name], "loom")  # the first one of its kind may run on the host
-    many = on_host(results(CASES[name], "loom"))
-    torch.loom.set_num_threads(1)
-    one = on_host(results(CASES[name], "loom"))
-    torch.testing.assert_close(one, many, rtol=0, atol=0, equal_nan=True)
+    check_cores(CASES[name])
 
 
 GRADIENTS = (
@@ -251,14 +217,7 @@ GRADIENTS = (
 
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_gradients_are_those_of_cpu(name: str) -> None:
-    function, inputs = CASES[name]
-    gradients = []
-    for device in ("cpu", "loom"):
-        own = [each.to(device, copy=True) for each in inputs]
-        wanted = [each.requires_grad_() for each in own if each.is_floating_point()]
-        function(*own).abs().sum().backward()
-        gradients.append([each.grad.cpu() for each in wanted])
-    torch.testing.assert_close(gradients[1], gradients[0], rtol=1e-4, atol=1e-4)
+    check_gradients(CASES[name])
 
 
 @pytest.mark.parametrize("reduction", ["none", "mean", "sum"])

@@ -8,6 +8,7 @@
 
 #include "loom/base/export.h"
 #include "loom/ops/tensor_ref.h"
+#include "loom/ops/with_bytes.h"
 
 #include <ATen/core/Tensor.h>
 
@@ -86,26 +87,6 @@ auto with_number(c10::ScalarType dtype, Run&& run) {
       return run(std::int32_t{});
     default:
       return run(std::int64_t{});
-  }
-}
-
-/// Calls `run` with something of so many bytes.
-template <class Run>
-auto with_bytes(std::size_t bytes, Run&& run) {
-  struct Sixteen {
-    std::uint64_t low, high;
-  };
-  switch (bytes) {
-    case 1:
-      return run(std::uint8_t{});
-    case 2:
-      return run(std::uint16_t{});
-    case 4:
-      return run(std::uint32_t{});
-    case 8:
-      return run(std::uint64_t{});
-    default:
-      return run(Sixteen{});
   }
 }
 

@@ -2,6 +2,7 @@
 #include "loom/ops/movement/element_order.h"
 
 #include "loom/ops/random/isa_clones.h"
+#include "loom/ops/with_bytes.h"
 
 #include <cstring>
 #include <utility>
@@ -9,28 +10,9 @@
 namespace loom::ops {
 namespace {
 
-struct Sixteen {
-  std::uint64_t low, high;
-};
 struct ThirtyTwo {
-  Sixteen low, high;
+  SixteenBytes low, high;
 };
-
-template <class Run>
-void with_item(std::size_t bytes, Run&& run) {
-  switch (bytes) {
-    case 1:
-      return run(std::uint8_t{});
-    case 2:
-      return run(std::uint16_t{});
-    case 4:
-      return run(std::uint32_t{});
-    case 8:
-      return run(std::uint64_t{});
-    default:
-      return run(Sixteen{});
-  }
-}
 
 template <class T>
 [[gnu::always_inline]] inline void reverse(T* __restrict to, const T* __restrict from,
@@ -52,7 +34,7 @@ LOOM_ISA_CLONES void reverse_items(std::uint64_t* to, const std::uint64_t* from,
                                    std::int64_t count) {
   reverse(to, from, count);
 }
-void reverse_items(Sixteen* to, const Sixteen* from, std::int64_t count) {
+void reverse_items(SixteenBytes* to, const SixteenBytes* from, std::int64_t count) {
   reverse(to, from, count);
 }
 
@@ -73,7 +55,7 @@ void copy_pairs(std::byte* to, const std::byte* from, const ElementSteps& runs, 
 
 void copy_by_table(std::byte* to, const std::byte* from, const std::int32_t* offsets,
                    std::int64_t count, std::size_t item_bytes) noexcept {
-  with_item(item_bytes, [&]<class T>(T) {
+  with_bytes(item_bytes, [&]<class T>(T) {
     T* __restrict const items = reinterpret_cast<T*>(to);
     for (std::int64_t i = 0; i < count; ++i) {
       items[i] = *reinterpret_cast<const T*>(from + offsets[i]);
@@ -83,14 +65,14 @@ void copy_by_table(std::byte* to, const std::byte* from, const std::int32_t* off
 
 void copy_reversed(std::byte* to, const std::byte* from, std::int64_t count,
                    std::size_t item_bytes) noexcept {
-  with_item(item_bytes, [&]<class T>(T) {
+  with_bytes(item_bytes, [&]<class T>(T) {
     reverse_items(reinterpret_cast<T*>(to), reinterpret_cast<const T*>(from), count);
   });
 }
 
 void copy_matrix(std::byte* to, const std::byte* from, const ElementSteps& outer,
                  const ElementSteps& inner, std::size_t item_bytes) noexcept {
-  with_item(item_bytes, [&]<class T>(T) {
+  with_bytes(item_bytes, [&]<class T>(T) {
     for (std::int64_t o = 0; o < outer.count; ++o) {
       std::byte* item = to + o * outer.to;
       const std::byte* source = from + o * outer.from;
@@ -104,7 +86,7 @@ void copy_matrix(std::byte* to, const std::byte* from, const ElementSteps& outer
 void copy_tiny_runs(std::byte* to, const std::byte* from, const ElementSteps& runs,
                     std::size_t bytes) noexcept {
   if (bytes >= 32) return copy_pairs<ThirtyTwo>(to, from, runs, bytes);
-  if (bytes >= 16) return copy_pairs<Sixteen>(to, from, runs, bytes);
+  if (bytes >= 16) return copy_pairs<SixteenBytes>(to, from, runs, bytes);
   if (bytes >= 8) return copy_pairs<std::uint64_t>(to, from, runs, bytes);
   if (bytes >= 4) return copy_pairs<std::uint32_t>(to, from, runs, bytes);
   if (bytes >= 2) return copy_pairs<std::uint16_t>(to, from, runs, bytes);

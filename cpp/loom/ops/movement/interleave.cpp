@@ -2,6 +2,7 @@
 #include "loom/ops/movement/interleave.h"
 
 #include "loom/ops/random/isa_clones.h"
+#include "loom/ops/with_bytes.h"
 
 #include <algorithm>
 
@@ -10,10 +11,6 @@ namespace {
 
 // Of what is written bit by bit, so much stays in the first-level cache until it is complete.
 constexpr std::int64_t kBytesAtOnce = 16 << 10;
-
-struct Sixteen {
-  std::uint64_t low, high;
-};
 
 template <class T>
 [[gnu::always_inline]] inline void pairs(const T* __restrict first, const T* __restrict second,
@@ -39,7 +36,8 @@ LOOM_ISA_CLONES void interleave_two(const std::uint64_t* first, const std::uint6
                                     std::int64_t count, std::uint64_t* to) {
   pairs(first, second, count, to);
 }
-void interleave_two(const Sixteen* first, const Sixteen* second, std::int64_t count, Sixteen* to) {
+void interleave_two(const SixteenBytes* first, const SixteenBytes* second, std::int64_t count,
+                    SixteenBytes* to) {
   pairs(first, second, count, to);
 }
 
@@ -81,7 +79,7 @@ void interleave_elements(const std::vector<const std::byte*>& sources, std::size
     case 8:
       return interleave<std::uint64_t>(sources, begin, end, to);
     default:
-      return interleave<Sixteen>(sources, begin, end, to);
+      return interleave<SixteenBytes>(sources, begin, end, to);
   }
 }
 
