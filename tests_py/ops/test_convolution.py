@@ -142,3 +142,25 @@ def test_dtypes_must_be_the_same():
     x = numbers(2, 3, 9, 9).to("loom")
     with pytest.raises(RuntimeError, match=r"Input type .* and weight type .* should be the same"):
         F.conv2d(x, x.double())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("last", [(True, False), (False, True), (True, True)])
+@pytest.mark.parametrize(
+    ("batch", "channels", "groups"), [(1, (4, 2), 1), (1, (8, 16), 1), (3, (8, 16), 2)]
+)
+def test_volumes_with_channels_last(dtype, last, batch, channels, groups):
+    generator = torch.Generator().manual_seed(2)
+    x = torch.randn(batch, channels[0], 5, 6, 7, generator=generator).to(dtype)
+    for weight, convolve in (
+        (torch.randn(channels[1], channels[0] // groups, 2, 3, 3), F.conv3d),
+        (torch.randn(channels[0], channels[1] // groups, 2, 3, 3), F.conv_transpose3d),
+    ):
+        given = [x, weight.to(dtype)]
+        for i, is_last in enumerate(last):
+            if is_last:
+                given[i] = given[i].contiguous(memory_format=torch.channels_last_3d)
+        expected = convolve(*given, groups=groups)
+        found = convolve(*(each.to("loom") for each in given), groups=groups)
+        limit = 2e-2 if dtype.itemsize == 2 else 1e-4
+        torch.testing.assert_close(found.cpu(), expected, rtol=limit, atol=10 * limit)

@@ -95,6 +95,30 @@ CASES: dict[str, Case] = {
         lambda x, w: F.conv_transpose1d(x, w, stride=3, dilation=4, groups=2),
         (random(9000, 2, 4), random(2, 2, 4)),
     ),
+    "channel_shuffle of volumes": (
+        lambda x: torch.channel_shuffle(x, 4),
+        (random(1, 64, 16, 13, 8),),
+    ),
+    "max_pool3d of one, channels last": (
+        lambda x: F.max_pool3d(x, 2, return_indices=True),
+        (random(1, 16, 16, 32, 32).contiguous(memory_format=torch.channels_last_3d),),
+    ),
+    "max_unpool2d of one, channels last": (
+        lambda x: F.max_unpool2d(
+            x, torch.arange(400, device=x.device).mul(4).view(20, 20).expand(1, 64, 20, 20), 2
+        ),
+        (random(1, 64, 20, 20).contiguous(memory_format=torch.channels_last),),
+    ),
+    "fractional_max_pool2d of one, channels last": (
+        lambda x: F.fractional_max_pool2d(
+            x, 3, output_size=21, _random_samples=torch.full((1, 64, 2), 0.4, device=x.device)
+        ),
+        (random(1, 64, 40, 40).contiguous(memory_format=torch.channels_last),),
+    ),
+    "adaptive_avg_pool2d of one, channels last": (
+        lambda x: F.adaptive_avg_pool2d(x, 7),
+        (random(1, 64, 60, 60).contiguous(memory_format=torch.channels_last),),
+    ),
     "addbmm": (
         torch.addbmm,
         (random(60, 90).double(), random(30, 60, 50).double(), random(30, 50, 90).double()),
@@ -126,6 +150,9 @@ GRADIENTS = (
     "max_pool2d of short rows",
     "max_pool3d",
     "max_pool3d of one",
+    "max_pool3d of one, channels last",
+    "max_unpool2d of one, channels last",
+    "fractional_max_pool2d of one, channels last",
     "max_unpool2d",
     "max_unpool3d",
     "fractional_max_pool2d",

@@ -85,12 +85,16 @@ void convolve_to(const at::Tensor& to, const at::Tensor& input, const at::Tensor
   const bool channels_last = at::native::mkldnn_conv_use_channels_last(input, weight);
   const bool dense =
       to.is_contiguous(channels_last ? to.suggest_memory_format() : c10::MemoryFormat::Contiguous);
-  PlacedAllocation placed(dense ? to.mutable_data_ptr() : nullptr, dense ? to.nbytes() : 0,
-                          made_before(to, input, channels_last));
-  const at::Tensor made = convolve(input, weight, bias, p);
-  if (made.const_data_ptr() != to.const_data_ptr() || made.strides() != to.strides()) {
-    to.copy_(made);
+  at::Tensor made;
+  {
+    PlacedAllocation placed(dense ? to.mutable_data_ptr() : nullptr, dense ? to.nbytes() : 0,
+                            made_before(to, input, channels_last));
+    made = convolve(input, weight, bias, p);
   }
+  // A kernel that follows no memory format makes the result in its place in another order.
+  const bool placed_there = made.const_data_ptr() == to.const_data_ptr();
+  if (placed_there && made.strides() == to.strides()) return;
+  to.copy_(placed_there ? made.clone() : made);
 }
 
 }  // namespace

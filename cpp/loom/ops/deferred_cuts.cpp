@@ -14,6 +14,7 @@ std::optional<DeferredSplit> cut_batch(const SplitRule& rule, const Shapes& shap
     return dim < static_cast<std::int64_t>(sizes.size()) && sizes[dim] == first.size(dim);
   };
   if (dim == rule.which || !has(first.sizes())) return std::nullopt;
+  if (dim > 0 && shapes.has_channels_last()) return std::nullopt;
   DeferredSplit split;
   split.items = first.size(dim);
   for (const at::Tensor& tensor : shapes.tensors) {

@@ -8,6 +8,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <vector>
 
 namespace loom::ops {
@@ -35,6 +36,13 @@ struct Shapes {
   }
   [[nodiscard]] static bool is_cut(const SplitRule& rule, std::size_t argument) {
     return argument >= 32 || (rule.cut >> argument & 1) != 0;
+  }
+
+  /// Then kernels may give the part of a result that they see another order, as if it were all.
+  [[nodiscard]] bool has_channels_last() const {
+    return std::any_of(tensors.begin(), tensors.end(), [](const at::Tensor& tensor) {
+      return tensor.defined() && tensor.suggest_memory_format() != c10::MemoryFormat::Contiguous;
+    });
   }
 
   std::vector<at::Tensor> tensors;  // undefined for arguments of other kinds

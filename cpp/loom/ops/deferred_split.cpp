@@ -80,7 +80,7 @@ constexpr std::array kTable = {
     Entry{"aten::_scaled_mm_v2", {Kind::kRows, 0, 1, 0b1}},
     Entry{"aten::_cdist_forward", {Kind::kLeading, 2, 20}},
     Entry{"aten::pixel_unshuffle", {Kind::kLeading, 3, 1}},
-    Entry{"aten::channel_shuffle", {Kind::kLeading, 3, 1}},
+    Entry{"aten::channel_shuffle", {Kind::kBatch, 1, 1}},
 };
 
 bool cuts_pointwise(const c10::OperatorHandle& op) {
@@ -162,7 +162,9 @@ std::optional<DeferredSplit> cut_along(const SplitRule& rule, const Shapes& shap
     // Kernels that count matrices or planes want those of a block to lie at equal distances.
     std::int64_t dim = 0;
     while (dim < first.dim() - rule.which && first.size(dim) == 1) ++dim;
-    if (dim >= first.dim() - rule.which) return std::nullopt;
+    if (dim >= first.dim() - rule.which || (dim > 0 && shapes.has_channels_last())) {
+      return std::nullopt;
+    }
     return cut(rule, shapes, writes, results, dim, 0);
   }
   const auto which = static_cast<std::size_t>(rule.which);
