@@ -42,18 +42,22 @@ void variance_of_chunks(Grid& grid, const TensorRef& variance, const TensorRef& 
     if (c10::isReducedFloatingType(part.scalar_type())) part = part.to(c10::kFloat);
     at::Tensor of_part = at::empty(result.sizes(), part.options());
     at::Tensor centre = at::empty(result.sizes(), part.options());
-    at::native::var_mean_correction_out(part, dims, at::Scalar(0), reduced.keepdim, of_part,
+    // Roots are in the range of the elements, which squares need not be.
+    at::native::std_mean_correction_out(part, dims, at::Scalar(0), reduced.keepdim, of_part,
                                         centre);
     means.select(0, index).copy_(centre);
     squares.select(0, index).copy_(of_part);
   });
+  squares.square_();
   at::DimVector along(sizes.size(), 1);
   along[0] = count;
   // Elements of each part; the last one may have fewer.
   const at::Tensor elements =
       (chunks.items - at::arange(count, doubles) * chunks.block).clamp_max(chunks.block) * of_item;
   const at::Tensor weights = elements.view(along);
-  const at::Tensor all = elements.sum(), centre = (means * weights).sum(0) / all;
+  // As in ATen, an infinite mean of elements that others follow makes the whole one NaN.
+  const at::Tensor nan_or_zero = (means.narrow(0, 0, count - 1) * 0).sum(0);
+  const at::Tensor all = elements.sum(), centre = (means * weights).sum(0) / all + nan_or_zero;
   const at::Tensor spread = ((squares + (means - centre).square()) * weights).sum(0);
   at::Tensor found = spread / (all - correction);
   if (root) found.sqrt_();
