@@ -3,7 +3,7 @@
 
 import pytest
 import torch
-from compare import agrees, gradients_agree, same_error
+from compare import agrees, assert_same, gradients_agree, same_error, to_loom
 
 F = torch.nn.functional
 
@@ -60,3 +60,136 @@ def test_a_target_out_of_range_is_reported_at_the_next_synchronisation():
 )
 def test_errors(function):
     same_error(function, numbers(4, 5))
+
+
+MIXED = [
+    (torch.float32, torch.float64),
+    (torch.float64, torch.float32),
+    (torch.bfloat16, torch.float32),
+]
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize(("dtype", "of_target"), MIXED)
+def test_losses_of_several_dtypes(dtype, of_target, reduction):
+    x, target = numbers(300, 400).to(dtype), numbers(300, 400, seed=1).to(of_target)
+    for loss in (F.huber_loss, F.mse_loss, F.smooth_l1_loss):
+        agrees(lambda x, t, loss=loss: loss(x, t, reduction=reduction), x, target)
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize(("dtype", "of_target"), MIXED)
+@pytest.mark.parametrize("rows", [3, 300])
+def test_gradients_of_several_dtypes(dtype, of_target, reduction, rows):
+    def gradient(loss):
+        def run(x, t):
+            result = loss(x, t, reduction=reduction)
+            return torch.autograd.grad(result, x, torch.ones_like(result))
+
+        return run
+
+    x = numbers(rows, 400).to(dtype).requires_grad_()
+    target = numbers(rows, 400, seed=1).to(of_target)
+    agrees(gradient(F.mse_loss), x, target)
+    agrees(gradient(F.smooth_l1_loss), x, target)
+    same_error(gradient(F.huber_loss), x, target)
+
+
+@pytest.mark.parametrize("reduction", [0, 1, 2])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_huber_loss_in_an_output_of_another_dtype(dtype, reduction):
+    agrees(
+        lambda x, t, o: torch.ops.aten.huber_loss.out(x, t, reduction, 1.0, out=o),
+        numbers(40),
+        numbers(40, seed=1).double(),
+        torch.empty(0, dtype=dtype),
+    )
+
+
+@pytest.mark.parametrize("strided", [torch.Tensor.t, lambda x: x[:, ::2], lambda x: x[:1]])
+def test_huber_loss_is_laid_out_like_its_input(strided):
+    x = strided(numbers(6, 8))
+    agrees(lambda x, t: torch.ops.aten.huber_loss(x, t), x, x.contiguous())
+    agrees(lambda x, t: torch.ops.aten.huber_loss(x, t, 0), x, x.contiguous())
+    agrees(lambda x, t: torch.ops.aten.huber_loss(x, t, 0), x, numbers(3, *x.shape))
+
+
+def test_huber_loss_of_integers_is_refused():
+    for reduction in ("none", "mean"):
+        same_error(
+            lambda x, t, r=reduction: F.huber_loss(x, t, reduction=r), classes(4), numbers(4)
+        )
+
+
+@pytest.mark.parametrize("reduction", [0, 1, 2])
+@pytest.mark.parametrize("name", ["huber_loss", "mse_loss", "smooth_l1_loss"])
+def test_outputs_of_integers_are_refused(name, reduction):
+    loss = getattr(torch.ops.aten, name).out
+    same_error(lambda x, t, o: loss(x, t, reduction, out=o), numbers(4), numbers(4), classes(4))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("reduction", [0, 1, 2])
+@pytest.mark.parametrize("rows", [5, 1000])
+def test_binary_cross_entropy_in_a_given_output(rows, reduction, weighted):
+    x, target = numbers(rows, 300).sigmoid(), numbers(rows, 300, seed=1).sigmoid()
+    weight = numbers(300).abs() if weighted else None
+
+    def into(x, t, o):
+        w = None if weight is None else weight.to(x.device)
+        return torch.ops.aten.binary_cross_entropy.out(x, t, w, reduction, out=o)
+
+    agrees(into, x, target, torch.zeros(rows, 300))
+    same_error(into, x, target, torch.zeros(rows, 300, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("reduction", [1, 2])
+@pytest.mark.parametrize("shape", [(), (0,), (3,)])
+def test_binary_cross_entropy_in_an_output_of_another_size(shape, reduction):
+    def into(x, t, o):
+        return torch.ops.aten.binary_cross_entropy.out(x, t, None, reduction, out=o)
+
+    def into_weighted(x, t, o):
+        return torch.ops.aten.binary_cross_entropy.out(x, t, x, reduction, out=o)
+
+    x, target, output = numbers(5).sigmoid(), numbers(5, seed=1).sigmoid(), torch.zeros(shape)
+    same_error(into_weighted, x, target, output)
+    on_loom = into(*to_loom((x, target, output)))
+    assert_same(on_loom, into(x, target, output))
+
+
+@pytest.mark.parametrize(
+    ("function", "shape", "of_target"),
+    [
+        (lambda x, t: F.nll_loss(x, t, x[0].double()), (40_000, 10), torch.int64),
+        (lambda x, t: F.nll_loss(x.int(), t), (40_000, 10), torch.int64),
+        (lambda x, t: F.nll_loss(x, t), (40_000, 10), torch.int32),
+        (lambda x, t: F.nll_loss(x, t, x[0, :, 0, 0].double()), (64, 10, 40, 40), torch.int64),
+        (lambda x, t: F.nll_loss(x, t), (64, 10, 40, 40), torch.int32),
+        (lambda x, t: F.nll_loss(x, t, reduction="none"), (64, 10, 40, 40), torch.int32),
+    ],
+)
+def test_labels_of_a_dtype_that_is_refused_beyond_the_size_of_a_trial(function, shape, of_target):
+    target = classes(shape[0], *shape[2:]).to(of_target)
+    same_error(function, numbers(*shape), target)
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_a_target_of_a_dtype_that_is_refused_beyond_the_size_of_a_trial(reduction):
+    x = numbers(700, 700).sigmoid()
+
+    def loss(x, t):
+        return F.binary_cross_entropy(x, t, reduction=reduction)
+
+    same_error(loss, x, x.double())
+    same_error(loss, x.int(), x.int())
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_binary_cross_entropy_in_the_place_of_an_operand(place):
+    def into(*operands):
+        return torch.ops.aten.binary_cross_entropy.out(*operands, 1, out=operands[place])
+
+    operands = [numbers(40, seed=seed).sigmoid() for seed in range(3)]
+    on_loom = into(*to_loom(operands))
+    assert_same(on_loom, into(*operands))

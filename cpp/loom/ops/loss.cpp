@@ -10,6 +10,8 @@
 #include <ATen/native/Resize.h>
 #include <ATen/ops/binary_cross_entropy.h>
 #include <ATen/ops/binary_cross_entropy_backward.h>
+#include <ATen/ops/binary_cross_entropy_native.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/huber_loss_backward_native.h>
 #include <ATen/ops/huber_loss_backward_ops.h>
 #include <ATen/ops/huber_loss_native.h>
@@ -56,6 +58,9 @@ struct ReducedLoss {
       return Form::call(self, target, reduction, more..., output);
     }
     const at::Tensor result = call(self, target, reduction, more...);
+    TORCH_CHECK(c10::canCast(result.scalar_type(), output.scalar_type()), "result type ",
+                result.scalar_type(), " can't be cast to the desired output type ",
+                output.scalar_type());
     at::native::resize_output(output, {});
     return output.copy_(result);
   }
@@ -72,61 +77,91 @@ struct HuberMeta : at::TensorIteratorBase {
     build_borrowing_binary_op(maybe_get_output(), self, target);
   }
 };
-using HuberLoss =
-    ReducedLoss<op::huber_loss, op::huber_loss_out, HuberMeta, at::native::huber_loss_out>;
 
-template <class... More>
+/// The losses of elements are in a tensor like the input, whatever the target is; those of the out=
+/// form are of the output's dtype, also where they are reduced. The CPU kernels do the same.
+struct HuberLoss {
+  using Form = detail::StructuredForm<op::huber_loss_out, HuberMeta, Elementwise<2>,
+                                      at::native::huber_loss_out>;
+  static at::Tensor call(const at::Tensor& self, const at::Tensor& target, std::int64_t reduction,
+                         double delta) {
+    at::Tensor each = self.is_contiguous() ? empty(self.sizes(), self.scalar_type(), self.device())
+                                           : at::empty_like(self);
+    return reduced(Form::call(self, target, at::Reduction::None, delta, each), reduction);
+  }
+  static at::Tensor& call_out(const at::Tensor& self, const at::Tensor& target,
+                              std::int64_t reduction, double delta, at::Tensor& output) {
+    if (reduction == at::Reduction::None) {
+      return Form::call(self, target, reduction, delta, output);
+    }
+    at::Tensor each = empty({0}, output.scalar_type(), output.device());
+    const at::Tensor result =
+        reduced(Form::call(self, target, at::Reduction::None, delta, each), reduction);
+    at::native::resize_output(output, {});
+    return output.copy_(result);
+  }
+};
+
+/// What ATen's operators iterate over; some of them refuse operands of several dtypes.
+template <bool kPromotes>
+at::TensorIteratorConfig& add_operands(at::TensorIteratorConfig& config, const at::Tensor& to,
+                                       const at::Tensor& grad, const at::Tensor& self,
+                                       const at::Tensor& target) {
+  return config.add_output(to)
+      .add_const_input(self)
+      .add_const_input(target)
+      .add_const_input(grad)
+      .promote_inputs_to_common_dtype(kPromotes)
+      .cast_common_dtype_to_outputs(kPromotes)
+      .enforce_safe_casting_to_output(kPromotes);
+}
+
+template <bool kPromotes, class... More>
 struct GradientMeta : at::TensorIteratorBase {
   void meta(const at::Tensor& grad, const at::Tensor& self, const at::Tensor& target, std::int64_t,
             More...) {
-    build(at::TensorIteratorConfig()
-              .add_output(maybe_get_output())
-              .add_const_input(self)
-              .add_const_input(target)
-              .add_const_input(grad));
+    at::TensorIteratorConfig config;
+    build(add_operands<kPromotes>(config, maybe_get_output(), grad, self, target));
   }
 };
 
 // What ATen's operators do, with the factor of all elements and not of a block's. It comes first,
 // as there: narrow types would not hold a gradient of the sum.
-template <auto& kStub, class... More>
+template <auto& kStub, bool kPromotes, class... More>
 at::Tensor& scaled_gradient(const at::Tensor& grad, const at::Tensor& self,
                             const at::Tensor& target, double factor, More... more, at::Tensor& to) {
-  auto elements = at::TensorIteratorConfig()
-                      .add_output(to)
-                      .add_const_input(self)
-                      .add_const_input(target)
-                      .add_const_input(grad)
-                      .build();
+  at::TensorIteratorConfig config;
+  auto elements = add_operands<kPromotes>(config, to, grad, self, target).build();
   kStub(c10::kCPU, elements, factor, more...);
   return to;
 }
 
 /// Policy of a gradient that is `kFactor` times something, over the elements if they were averaged.
-template <auto& kStub, int kFactor>
+template <auto& kStub, int kFactor, bool kPromotesDtypes>
 struct Gradient {
+  static constexpr bool kPromotes = kPromotesDtypes;
   template <auto kCpu, class... More>
   static void launch(const char* name, const std::array<at::Tensor, 1>& outputs,
                      const at::Tensor& grad, const at::Tensor& self, const at::Tensor& target,
                      std::int64_t reduction, More... more) {
     const bool mean = reduction == at::Reduction::Mean;
     const double factor = kFactor / (mean ? static_cast<double>(self.numel()) : 1.0);
-    launch_cpu<&scaled_gradient<kStub, More...>>(name, Pointwise{2}, outputs, grad, self, target,
-                                                 factor, more...);
+    launch_cpu<&scaled_gradient<kStub, kPromotes, More...>>(name, Pointwise{2}, outputs, grad, self,
+                                                            target, factor, more...);
   }
 };
 
-using HuberGradient = Gradient<at::native::huber_backward_stub, 1>;
-using SmoothL1Gradient = Gradient<at::native::smooth_l1_backward_stub, 1>;
-using MseGradient = Gradient<at::native::mse_backward_stub, 2>;
+using HuberGradient = Gradient<at::native::huber_backward_stub, 1, false>;
+using SmoothL1Gradient = Gradient<at::native::smooth_l1_backward_stub, 1, true>;
+using MseGradient = Gradient<at::native::mse_backward_stub, 2, true>;
 
 /// The functional form of CPU writes into a tensor like the input, whatever the other operands are.
-template <class Out, class Policy, auto kCpu>
+template <class Out, class Policy, auto kCpu, class... More>
 at::Tensor gradient(const at::Tensor& grad, const at::Tensor& self, const at::Tensor& target,
-                    std::int64_t reduction, double bound) {
+                    std::int64_t reduction, More... more) {
   at::Tensor result = empty(self.sizes(), self.scalar_type(), self.device());
-  using Form = detail::StructuredForm<Out, GradientMeta<double>, Policy, kCpu>;
-  return Form::call(grad, self, target, reduction, bound, result);
+  using Form = detail::StructuredForm<Out, GradientMeta<Policy::kPromotes, More...>, Policy, kCpu>;
+  return Form::call(grad, self, target, reduction, more..., result);
 }
 
 // Blocks of a deferred operator (deferred_split.h) cannot reduce, nor divide by the number of all
@@ -135,14 +170,57 @@ bool is_worth_cutting(const at::Tensor& self, double cost) {
   return block_length(self.numel(), cost) < self.numel();
 }
 
+/// Throws what the CPU kernel says about the dtypes. Errors about shapes and devices come before.
+void check_cross_entropy_dtypes(const at::Tensor& self, const at::Tensor& target,
+                                const std::optional<at::Tensor>& weight, const at::Tensor& each) {
+  const bool weighs = weight && weight->defined();
+  const auto is_beside_self = [&](const at::Tensor& other) {
+    return other.device() == self.device();
+  };
+  if (target.sizes() != self.sizes() || each.sizes() != self.sizes()) return;
+  if (!is_beside_self(target) || !is_beside_self(each)) return;
+  if (weighs && (weight->dim() > self.dim() || !is_beside_self(*weight))) return;
+  probe_dtypes<at::native::binary_cross_entropy_out_cpu>(std::array{each}, self, target, weight,
+                                                         at::Reduction::None);
+}
+
 at::Tensor binary_cross_entropy(const at::Tensor& self, const at::Tensor& target,
                                 const std::optional<at::Tensor>& weight, std::int64_t reduction) {
+  check_cross_entropy_dtypes(self, target, weight, self);
   if (reduction == at::Reduction::None || !is_worth_cutting(self, 20)) {
     return call_fallback<at::Tensor, const at::Tensor&, const at::Tensor&,
                          const std::optional<at::Tensor>&, std::int64_t>(
         "aten::binary_cross_entropy", "", self, target, weight, reduction);
   }
   return reduced(at::binary_cross_entropy(self, target, weight, at::Reduction::None), reduction);
+}
+
+// The CPU kernel first has all losses in its output. If that has another size, or the place of an
+// operand, what comes out depends on it, and is left to the CPU kernel.
+at::Tensor& binary_cross_entropy_out(const at::Tensor& self, const at::Tensor& target,
+                                     const std::optional<at::Tensor>& weight,
+                                     std::int64_t reduction, at::Tensor& output) {
+  check_cross_entropy_dtypes(self, target, weight, output);
+  using Result = at::Tensor&;
+  if (reduction == at::Reduction::None) {
+    return call_fallback<Result, const at::Tensor&, const at::Tensor&,
+                         const std::optional<at::Tensor>&, std::int64_t, at::Tensor&>(
+        "aten::binary_cross_entropy", "out", self, target, weight, reduction, output);
+  }
+  const std::array<const at::Tensor*, 4> operands{&self, &target, detail::as_tensor(weight),
+                                                  &output};
+  if (output.sizes() != self.sizes() || operands_overlap(operands, {3, 1}, false)) {
+    using Wrapper = c10::impl::BoxedKernelWrapper<Result(const at::Tensor&, const at::Tensor&,
+                                                         const std::optional<at::Tensor>&,
+                                                         std::int64_t, at::Tensor&)>;
+    static const c10::OperatorHandle op =
+        c10::Dispatcher::singleton().findSchemaOrThrow("aten::binary_cross_entropy", "out");
+    return Wrapper::call(c10::BoxedKernel::makeFromFunction<&fallback_on_host>(), op,
+                         c10::DispatchKeySet(), self, target, weight, reduction, output);
+  }
+  const at::Tensor result = at::binary_cross_entropy(self, target, weight, reduction);
+  at::native::resize_output(output, {});
+  return output.copy_(result);
 }
 
 at::Tensor binary_cross_entropy_backward(const at::Tensor& grad, const at::Tensor& self,
@@ -158,25 +236,28 @@ at::Tensor binary_cross_entropy_backward(const at::Tensor& grad, const at::Tenso
       .div_(self.numel());
 }
 
-/// Whether the CPU kernel takes them; it says itself what is wrong with others.
+/// Whether they are that but for their dtypes; the CPU kernel says itself what is wrong with
+/// others.
 bool are_labelled_images(const at::Tensor& self, const at::Tensor& target,
                          const at::Tensor& weight) {
   const bool fits = self.dim() == 4 && target.dim() == 3 && target.size(0) == self.size(0) &&
                     target.size(1) == self.size(2) && target.size(2) == self.size(3);
   const bool weighs = !weight.defined() || (weight.dim() == 1 && weight.size(0) == self.size(1) &&
-                                            weight.scalar_type() == self.scalar_type() &&
                                             weight.device() == self.device());
-  return fits && weighs &&
-         (self.scalar_type() == c10::kFloat || self.scalar_type() == c10::kDouble) &&
-         target.scalar_type() == c10::kLong && target.device() == self.device();
+  return fits && weighs && target.device() == self.device();
 }
 
 std::tuple<at::Tensor, at::Tensor> nll_loss2d_forward(const at::Tensor& self,
                                                       const at::Tensor& target,
                                                       const std::optional<at::Tensor>& weight,
                                                       std::int64_t reduction, c10::SymInt ignored) {
+  const bool fits = are_labelled_images(self, target, weight.value_or(at::Tensor()));
+  if (fits) {
+    check_nll_dtypes<at::native::nll_loss2d_forward_out_cpu>({self, self}, self, target, weight,
+                                                             reduction);
+  }
   const std::int64_t block = nll_block(self, target, reduction);
-  if (!are_labelled_images(self, target, weight.value_or(at::Tensor())) || block == self.size(0)) {
+  if (!fits || block == self.size(0)) {
     return call_fallback<std::tuple<at::Tensor, at::Tensor>, const at::Tensor&, const at::Tensor&,
                          const std::optional<at::Tensor>&, std::int64_t, c10::SymInt>(
         "aten::nll_loss2d_forward", "", self, target, weight, reduction, std::move(ignored));
@@ -197,21 +278,24 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("mse_loss.out", TORCH_FN(MseLoss::call_out<>));
   m.impl("smooth_l1_loss", TORCH_FN(SmoothL1Loss::call<double>));
   m.impl("smooth_l1_loss.out", TORCH_FN(SmoothL1Loss::call_out<double>));
-  m.impl("huber_loss", TORCH_FN(HuberLoss::call<double>));
-  m.impl("huber_loss.out", TORCH_FN(HuberLoss::call_out<double>));
-  structured<GradientMeta<>, MseGradient, op::mse_loss_backward_grad_input,
-             at::native::mse_loss_backward_out, op::mse_loss_backward>(m);
-  structured<GradientMeta<double>, HuberGradient, op::huber_loss_backward_out,
+  m.impl("huber_loss", TORCH_FN(HuberLoss::call));
+  m.impl("huber_loss.out", TORCH_FN(HuberLoss::call_out));
+  structured<GradientMeta<true>, MseGradient, op::mse_loss_backward_grad_input,
+             at::native::mse_loss_backward_out>(m);
+  structured<GradientMeta<false, double>, HuberGradient, op::huber_loss_backward_out,
              at::native::huber_loss_backward_out>(m);
-  structured<GradientMeta<double>, SmoothL1Gradient, op::smooth_l1_loss_backward_grad_input,
+  structured<GradientMeta<true, double>, SmoothL1Gradient, op::smooth_l1_loss_backward_grad_input,
              at::native::smooth_l1_loss_backward_out>(m);
+  m.impl("mse_loss_backward", TORCH_FN((gradient<op::mse_loss_backward_grad_input, MseGradient,
+                                                 at::native::mse_loss_backward_out>)));
   m.impl("huber_loss_backward", TORCH_FN((gradient<op::huber_loss_backward_out, HuberGradient,
-                                                   at::native::huber_loss_backward_out>)));
+                                                   at::native::huber_loss_backward_out, double>)));
   m.impl("smooth_l1_loss_backward",
          TORCH_FN((gradient<op::smooth_l1_loss_backward_grad_input, SmoothL1Gradient,
-                            at::native::smooth_l1_loss_backward_out>)));
+                            at::native::smooth_l1_loss_backward_out, double>)));
   m.impl("nll_loss2d_forward", TORCH_FN(nll_loss2d_forward));
   m.impl("binary_cross_entropy", TORCH_FN(binary_cross_entropy));
+  m.impl("binary_cross_entropy.out", TORCH_FN(binary_cross_entropy_out));
   m.impl("binary_cross_entropy_backward", TORCH_FN(binary_cross_entropy_backward));
 }
 

@@ -52,6 +52,16 @@ void nll_loss_in_blocks(Grid& grid, const TensorRef& output, const TensorRef& to
   output.alias().copy_(reduction == at::Reduction::Mean ? sum.div(all) : sum);
 }
 
+/// Throws what the kernel says about the dtypes. Stand-ins are ones: a label that is ignored has no
+/// class to be in.
+template <auto kCpu>
+void check_nll_dtypes(const std::array<at::Tensor, 2>& outputs, const at::Tensor& self,
+                      const at::Tensor& target, const std::optional<at::Tensor>& weight,
+                      std::int64_t reduction) {
+  if (target.numel() == 0) return;
+  probe_dtypes<kCpu>(outputs, self, target, weight, reduction, std::int64_t{1});
+}
+
 /// Samples are independent: a block has its own sums.
 struct NllLoss {
   template <auto kCpu>
@@ -59,6 +69,7 @@ struct NllLoss {
                      const at::Tensor& self, const at::Tensor& target,
                      const std::optional<at::Tensor>& weight, std::int64_t reduction,
                      std::int64_t ignored) {
+    check_nll_dtypes<kCpu>(outputs, self, target, weight, reduction);
     const std::int64_t block = nll_block(self, target, reduction);
     if (self.dim() != 2 || block == self.size(0)) {
       return launch_cpu<kCpu>(name, Whole{}, outputs, self, target, weight, reduction, ignored);
