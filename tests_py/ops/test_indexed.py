@@ -259,3 +259,22 @@ def test_elements_of_the_whole_tensor(shape: tuple[int, ...], dtype: torch.dtype
                 function(x.to(device), torch.tensor([-count - 1], device=device)).cpu()
             messages.append(str(raised.value).split(" (asynchronous")[0])
         assert messages[0] == messages[1]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "number"), [(torch.int8, 300), (torch.float32, 1e40), (torch.int32, 2 + 1j)]
+)
+def test_numbers_that_a_dtype_does_not_hold_are_refused_at_the_call(dtype, number) -> None:
+    index = torch.zeros(600, 600, dtype=torch.int64)
+    messages = []
+    for device in ("cpu", "loom"):
+        x = torch.zeros(600, 600, dtype=dtype, device=device)
+        with pytest.raises(RuntimeError) as raised:
+            x.scatter(0, index.to(device), number)
+        messages.append(str(raised.value))
+    assert messages[0] == messages[1]
+    torch.loom.synchronize()
+    bytes_of_masks = torch.zeros(600, 600, dtype=torch.uint8, device="loom")
+    torch.loom.reset_fallbacks()
+    assert bytes_of_masks.scatter(0, index.to("loom"), 255)[0].min().item() == 255
+    assert torch.loom.fallbacks() == {}

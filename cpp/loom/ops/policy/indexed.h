@@ -7,12 +7,14 @@
 
 #include "loom/ops/indexed/elements.h"
 #include "loom/ops/indexed/write_rows.h"
+#include "loom/ops/number_check.h"
 #include "loom/ops/policy/along_others.h"
 
 #include <c10/core/WrapDimMinimal.h>
 
 #include <optional>
 #include <string_view>
+#include <type_traits>
 
 namespace loom::ops {
 
@@ -34,6 +36,7 @@ struct WritesRows {
   static void launch(const char* name, const std::array<at::Tensor, 1>& outputs,
                      const at::Tensor& self, std::int64_t dim, const at::Tensor& index,
                      const at::Tensor& source, const More&... more) {
+    (check_number(self.scalar_type(), more), ...);
     auto write = write_of(more...);
     if (write) write->dim = c10::maybe_wrap_dim(dim, self.dim());
     if (!write || !can_write_rows(*write, outputs[0], self, index, source)) {
@@ -52,6 +55,12 @@ struct WritesRows {
   }
 
  private:
+  static void check_number(c10::ScalarType dtype, const at::Scalar& number) {
+    check_filling(dtype, number);
+  }
+  template <class T>
+  static void check_number(c10::ScalarType, const T&) {}
+
   static std::optional<RowWrite> write_of() { return RowWrite{.how = Combine::kCopy}; }
   static std::optional<RowWrite> write_of(const at::Scalar& alpha) {
     return RowWrite{.how = Combine::kAdd, .factor = alpha};
@@ -93,6 +102,7 @@ struct Scatters {
   static void launch(const char* name, const std::array<at::Tensor, 1>& outputs,
                      const at::Tensor& self, std::int64_t dim, const at::Tensor& index,
                      const Source& source, const More&... more) {
+    if constexpr (std::is_same_v<Source, at::Scalar>) check_filling(self.scalar_type(), source);
     auto write = write_of(more...);
     if (write) write->dim = c10::maybe_wrap_dim(dim, self.dim());
     if (!write || !can_go_along(outputs[0], self, write->dim, index) ||
