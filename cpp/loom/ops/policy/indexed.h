@@ -44,6 +44,9 @@ struct WritesRows {
           name, AlongIndexed<kCost>::split(outputs, self, dim, index, source, more...), outputs,
           self, dim, index, source, more...);
     }
+    if constexpr (sizeof...(More) == 2) {  // as the CPU kernel, which is not asked
+      TORCH_WARN_ONCE("index_reduce() is in beta and the API may change at any time.");
+    }
     const auto kernel = [](Grid& grid, const TensorRef& to, const TensorRef& from,
                            const TensorRef& places, const TensorRef& with, const RowWrite& how,
                            std::int64_t along, const auto&... others) {
