@@ -2,10 +2,13 @@
 """What several tests of operators share."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+
+import torch_loom
 
 # Every dtype that arithmetic has.
 DTYPES = [
@@ -47,6 +50,16 @@ def keep_busy(stream: torch.Stream | None = None) -> None:
         x = torch.full((1024, 1024), 1e-3, device="loom")
         for _ in range(40):
             x = x @ x
+
+
+@contextmanager
+def held() -> Iterator[None]:
+    """What is queued meanwhile waits for the end, ten seconds at most: nothing may look at it."""
+    hold = torch_loom._C._Hold(torch.loom.current_device(), 10.0)
+    try:
+        yield
+    finally:
+        hold.release()
 
 
 def assert_same(actual: Any, expected: torch.Tensor) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from ops_support import keep_busy
+from ops_support import held, keep_busy
 from program_checks import different_bits, far_apart
 
 
@@ -36,11 +36,10 @@ def agrees(function: Callable[..., torch.Tensor], *operands: torch.Tensor, size:
 
 def programs_of(function: Callable[[], object]) -> list[tuple[str, ...]]:
     """The operators of each program that the function's operators became."""
-    busy()
     torch.loom.synchronize()
     torch.loom.reset_fusion_report()
-    busy()
-    kept = function()
+    with held():
+        kept = function()
     torch.loom.synchronize()
     del kept
     return [program.operators for program in torch.loom.fusion_report()]
@@ -408,9 +407,8 @@ def test_temporaries_are_not_written():
     x = numbers(1000).to("loom")
     torch.loom.synchronize()
     torch.loom.reset_fusion_report()
-    for _ in range(20):
-        busy()
-    y = torch.relu(x * 3 + 1)
+    with held():
+        y = torch.relu(x * 3 + 1)
     torch.loom.synchronize()
     (program,) = torch.loom.fusion_report()
     assert (program.runs, program.elements) == (1, 1000)
