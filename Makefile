@@ -34,7 +34,7 @@ help:
 demo: install
 	$(PY) -m torch_loom demo $(ARGS)
 
-test: define := -C cmake.define.LOOM_BUILD_TESTS=ON
+test: define := --config-settings=cmake.define.LOOM_BUILD_TESTS=ON
 test: $(DONE)/gtest install
 	ctest --test-dir $(BUILD) --output-on-failure --parallel $(JOBS) $(ARGS)
 
@@ -47,7 +47,7 @@ conformance: install
 
 # One build tree serves the wheel, the tests and the benchmarks: nothing is compiled twice.
 install: $(DONE)/tools $(DONE)/torch $(DONE)/xbyak
-	$(PIP) install -v --no-build-isolation -C build-dir=$(BUILD) $(define) '.[demo,test$(extras)]'
+	$(PIP) install -v --no-build-isolation --config-settings=build-dir=$(BUILD) $(define) '.[demo,test$(extras)]'
 	cd / && $(PY) -c 'import torch; torch.empty(1, device="loom")'
 
 lint: $(DONE)/lint
@@ -59,7 +59,7 @@ format: $(DONE)/lint
 	git ls-files '*.h' '*.cpp' | xargs clang-format -i
 	git ls-files '*CMakeLists.txt' '*.cmake' | xargs gersemi -i
 
-tidy: define := -C cmake.define.LOOM_BUILD_TESTS=ON
+tidy: define := --config-settings=cmake.define.LOOM_BUILD_TESTS=ON
 tidy: $(DONE)/gtest $(DONE)/lint install
 	git ls-files '*.cpp' | grep -v '^examples/' | xargs -n 1 -P $(JOBS) clang-tidy -p $(BUILD) --quiet
 
@@ -67,7 +67,7 @@ sanitizers: $(DONE)/gtest $(DONE)/tools $(DONE)/torch $(DONE)/xbyak $(DONE)/test
 	cmake --workflow --preset asan
 	cmake --workflow --preset tsan
 
-bench: define := -C cmake.define.LOOM_BUILD_BENCH=ON
+bench: define := --config-settings=cmake.define.LOOM_BUILD_BENCH=ON
 bench: extras := ,bench
 bench: $(DONE)/benchmark $(DONE)/jemalloc install
 	$(PY) benchmarks/run.py $(ARGS)
