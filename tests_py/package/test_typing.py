@@ -39,7 +39,10 @@ def test_the_stub_lists_what_the_compiled_module_has():
     stub = ast.parse((ROOT / "python" / "torch_loom" / "_C.pyi").read_text())
     listed = {node.name for node in stub.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     assert listed == {name for name in dir(_C) if not name.startswith("__")}
-    (properties,) = [node for node in stub.body if isinstance(node, ast.ClassDef)]
-    fields = {node.target.id for node in properties.body if isinstance(node, ast.AnnAssign)}
-    there = {name for name in dir(_C._LoomDeviceProperties) if not name.startswith("_")}
-    assert fields == there
+    for node in stub.body:
+        if not isinstance(node, ast.ClassDef):
+            continue
+        fields = {each.target.id for each in node.body if isinstance(each, ast.AnnAssign)}
+        methods = {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
+        there = {name for name in dir(getattr(_C, node.name)) if not name.startswith("_")}
+        assert {name for name in fields | methods if not name.startswith("_")} == there
