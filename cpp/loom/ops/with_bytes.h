@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 namespace loom::ops {
 
@@ -28,6 +29,13 @@ auto with_bytes(std::size_t bytes, Run&& run) {
     default:
       return run(SixteenBytes{});
   }
+}
+
+/// Copies an item of T's size between places of any alignment: a run of several elements that goes
+/// as one item has the alignment of its elements. One load and one store.
+template <class T>
+[[gnu::always_inline]] inline void copy_item(std::byte* to, const std::byte* from) {
+  std::memcpy(to, from, sizeof(T));
 }
 
 }  // namespace loom::ops

@@ -14,17 +14,19 @@ bool read_rows(Grid& grid, const TensorRef& result, const TensorRef& self, const
   const std::int64_t count = places->count();
   const auto bytes = static_cast<std::int64_t>(self.itemsize()) * self.numel() / self.sizes()[0];
   const std::int64_t block = block_length(count, 4 + static_cast<double>(bytes) / sizeof(float));
-  const auto copy = [&](auto copy_item) {
+  const auto copy = [&](auto copy_row) {
     grid.run_by_any((count + block - 1) / block, [&](std::int64_t number) {
       const std::int64_t end = std::min(count, (number + 1) * block);
-      for (std::int64_t i = number * block; i < end; ++i) copy_item(i, (*places)[i]);
+      for (std::int64_t i = number * block; i < end; ++i) copy_row(i, (*places)[i]);
     });
   };
   if (is_element(static_cast<std::size_t>(bytes))) {
     with_bytes(static_cast<std::size_t>(bytes), [&]<class T>(T) {
-      T* const to = reinterpret_cast<T*>(result.data());
-      const T* const from = reinterpret_cast<const T*>(self.data());
-      copy([to, from](std::int64_t i, std::int64_t place) { to[i] = from[place]; });
+      std::byte* const to = result.data();
+      const std::byte* const from = self.data();
+      copy([to, from](std::int64_t i, std::int64_t place) {
+        copy_item<T>(to + i * std::int64_t{sizeof(T)}, from + place * std::int64_t{sizeof(T)});
+      });
     });
   } else {
     copy([&](std::int64_t i, std::int64_t place) {

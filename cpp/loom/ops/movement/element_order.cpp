@@ -56,9 +56,9 @@ void copy_pairs(std::byte* to, const std::byte* from, const ElementSteps& runs, 
 void copy_by_table(std::byte* to, const std::byte* from, const std::int32_t* offsets,
                    std::int64_t count, std::size_t item_bytes) noexcept {
   with_bytes(item_bytes, [&]<class T>(T) {
-    T* __restrict const items = reinterpret_cast<T*>(to);
-    for (std::int64_t i = 0; i < count; ++i) {
-      items[i] = *reinterpret_cast<const T*>(from + offsets[i]);
+    std::byte* __restrict item = to;
+    for (std::int64_t i = 0; i < count; ++i, item += sizeof(T)) {
+      copy_item<T>(item, from + offsets[i]);
     }
   });
 }
@@ -77,7 +77,7 @@ void copy_matrix(std::byte* to, const std::byte* from, const ElementSteps& outer
       std::byte* item = to + o * outer.to;
       const std::byte* source = from + o * outer.from;
       for (std::int64_t i = 0; i < inner.count; ++i, item += inner.to, source += inner.from) {
-        *reinterpret_cast<T*>(item) = *reinterpret_cast<const T*>(source);
+        copy_item<T>(item, source);
       }
     }
   });
