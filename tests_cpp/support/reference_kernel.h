@@ -143,8 +143,6 @@ T function_of(Op op, T a, T b) {
       return std::atanh(a);
     case Op::kErf:
       return std::erf(a);
-    case Op::kErfc:
-      return std::erfc(a);
     case Op::kNormalCdf:
       return std::erfc(a * static_cast<T>(-0.70710678118654752)) / 2;
     case Op::kLgamma:

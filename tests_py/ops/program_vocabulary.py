@@ -19,7 +19,7 @@ INVALID = (RuntimeError, ValueError, TypeError, IndexError, OverflowError, Attri
 
 FLOAT_FUNCTIONS = """
 sqrt rsqrt reciprocal floor ceil round trunc exp exp2 expm1 log log2 log10 log1p sin cos tan asin
-acos atan sinh cosh tanh asinh acosh atanh erf erfc lgamma sigmoid frac
+acos atan sinh cosh tanh asinh acosh atanh erf lgamma sigmoid frac
 nn.functional.silu nn.functional.gelu nn.functional.leaky_relu nn.functional.hardswish
 nn.functional.softplus nn.functional.elu
 """.split()

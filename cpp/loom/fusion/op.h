@@ -70,7 +70,6 @@ enum class Op : std::uint8_t {
   kAcosh,
   kAtanh,
   kErf,
-  kErfc,
   kNormalCdf,  ///< (1 + erf(a / sqrt 2)) / 2; of kFloat only as near as bfloat16 tells
                ///< (cdf_table.h)
   kLgamma,

@@ -26,6 +26,7 @@
       name, double_suffix)(loom::fusion::DoubleVector);
 LOOM_SLEEF_UNARY(LOOM_DECLARE)
 LOOM_SLEEF_ANGLE(LOOM_DECLARE)
+LOOM_DECLARE(, erfc, _u15, _u15)  // of kNormalCdf
 #undef LOOM_DECLARE
 #define LOOM_DECLARE(op, name, float_suffix, double_suffix)                     \
   extern "C" loom::fusion::FloatVector LOOM_SLEEF_FLOAT(name, float_suffix)(    \

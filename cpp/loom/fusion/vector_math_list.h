@@ -23,7 +23,6 @@
   X(kAcosh, acosh, _u10, _u10) \
   X(kAtanh, atanh, _u10, _u10) \
   X(kErf, erf, _u10, _u10)     \
-  X(kErfc, erfc, _u15, _u15)   \
   X(kLgamma, lgamma, _u10, _u10)
 
 /// Functions of angles.
