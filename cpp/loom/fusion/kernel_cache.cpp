@@ -2,6 +2,7 @@
 #include "loom/fusion/kernel_cache.h"
 
 #include "loom/base/mutex.h"
+#include "loom/fusion/fill_kernel.h"
 
 #include <unordered_map>
 
@@ -57,7 +58,7 @@ const Kernel& CachedKernel::choose(std::int64_t elements) {
   MutexLock lock(kernel_mutex());
   const bool worth_it = runs_ > 0 || elements >= kCompileAtOnce;
   if (compiled_ == nullptr && worth_it && !compile_failed_) {
-    compiled_ = compile(body_);
+    compiled_ = fills(body_) ? make_fill_kernel(body_) : compile(body_);
     compile_failed_ = compiled_ == nullptr;
   }
   if (compiled_ != nullptr) return *compiled_;
