@@ -4,7 +4,7 @@
 import pytest
 import torch
 from hypothesis import given, settings, strategies as st
-from ops_support import DTYPES, assert_same, keep_busy, same_error
+from ops_support import DTYPES, assert_same, held, keep_busy, same_error
 
 DIRECTIONS = [("loom", "loom"), ("cpu", "loom"), ("loom", "cpu")]
 
@@ -51,6 +51,29 @@ def check(to: str, come: str, to_dtype, from_dtype, to_layout: str, from_layout:
 def test_every_pair_of_dtypes(to: str, come: str, to_dtype, from_dtype) -> None:
     check(to, come, to_dtype, from_dtype, "sliced", "transposed")
     check(to, come, to_dtype, from_dtype, "contiguous", "contiguous")
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("sizes", [(3, 200), (70, 1, 9), (5, 64), (5, 63), (2, 3, 5, 70)])
+def test_a_value_that_fills_rows(sizes, dtype) -> None:
+    column = content(dtype).flatten()[: sizes[0]] if sizes[0] < 54 else content(dtype).repeat(2, 1)
+    column = column.flatten()[: sizes[0]].view(-1, *[1] * (len(sizes) - 1))
+    wanted = column.expand(sizes).clone(memory_format=torch.contiguous_format)
+    assert_same(column.to("loom").expand(sizes).contiguous(), wanted)
+    turned = torch.zeros(sizes, dtype=dtype, device="loom").transpose(0, -1).contiguous()
+    turned.transpose(0, -1).copy_(column.to("loom"))
+    assert_same(turned.transpose(0, -1).contiguous(), wanted)
+
+
+def test_a_value_that_fills_rows_is_part_of_a_program() -> None:
+    x = torch.rand(10, 1, device="loom")
+    torch.loom.synchronize()
+    torch.loom.reset_fusion_report()
+    with held():
+        y = x.expand(10, 300).contiguous() * 2
+    torch.loom.synchronize()
+    assert [program.operators for program in torch.loom.fusion_report()] == [("copy_", "mul")]
+    assert y[3, 200].item() == 2 * x[3, 0].item()
 
 
 @pytest.mark.parametrize("from_layout", SOURCES)

@@ -212,10 +212,28 @@ bool FusedOperator::record(c10::Device device) {
 std::int64_t fusion_max_dims() noexcept { return fusion::kMaxDims; }
 
 // Copies of strided elements to strided places are better done in squares, by ATen.
+namespace {
+
+// Shorter runs of one value are copied as fast by what copies elements in another order.
+constexpr std::int64_t kLongRun = 64;
+
+/// Whether each element of the source fills a long run of memory in `self`, which has its sizes.
+bool fills_runs(const at::Tensor& self, const at::Tensor& source) {
+  std::int64_t run = 1;
+  for (std::int64_t d = self.dim(); d-- > 0 && self.stride(d) == run && source.stride(d) == 0;) {
+    run *= self.size(d);
+  }
+  return run >= kLongRun;
+}
+
+}  // namespace
+
 bool record_copy(const at::Tensor& self, const at::Tensor& source) {
-  const bool cast = self.scalar_type() != source.scalar_type();
   if (!self.is_non_overlapping_and_dense()) return false;
-  if (!cast && (self.sizes() != source.sizes() || self.strides() != source.strides())) return false;
+  if (self.scalar_type() == source.scalar_type()) {
+    if (self.sizes() != source.sizes()) return false;
+    if (self.strides() != source.strides() && !fills_runs(self, source)) return false;
+  }
   FusedOperator copy("copy_", self.scalar_type());
   if (!copy.possible()) return false;
   copy.store(copy.load(source), self);
