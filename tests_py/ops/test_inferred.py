@@ -47,6 +47,28 @@ def test_transforms(layout, dims):
         agrees(lambda z: torch.fft.hfft(z, dim=dims[0]), z)
 
 
+PLANES = [
+    lambda x: x,
+    lambda x: x.t(),
+    lambda x: x[:, ::2],
+    lambda x: x.view(1, 700, 200),
+    lambda x: x.view(7, 100, 200),
+    lambda x: x.view(20, 7, 1000),
+]
+
+
+@pytest.mark.parametrize("plane", range(len(PLANES)))
+@pytest.mark.parametrize("norm", ["forward", "ortho"])
+def test_transforms_of_planes_in_steps(plane, norm):
+    x, z = PLANES[plane](numbers(700, 200)), PLANES[plane](complexes(700, 200))
+    for dims in (None, (-1, -2), (0, -1)):
+        for function in (torch.fft.fftn, torch.fft.ifftn, torch.fft.irfftn, torch.fft.hfftn):
+            agrees(lambda z, f=function, d=dims: f(z, dim=d, norm=norm), z)
+        for function in (torch.fft.fftn, torch.fft.rfftn, torch.fft.ihfftn):
+            agrees(lambda x, f=function, d=dims: f(x, dim=d, norm=norm), x)
+    agrees(lambda z: torch.fft.fftn(z.conj()), z)
+
+
 def test_transforms_of_conjugates_and_given_sizes():
     z = complexes(4, 9)
     agrees(lambda z: torch.fft.fft(z.conj()), z)
@@ -57,6 +79,7 @@ def test_transforms_of_conjugates_and_given_sizes():
         numbers(2, 200),
     )
     gradients_agree(lambda x: torch.fft.rfft(x).abs(), numbers(3, 16))
+    gradients_agree(lambda x: torch.fft.fft2(x).abs(), numbers(300, 300))
     gradients_agree(lambda x: torch.fft.irfft2(torch.fft.rfft2(x) * 2), numbers(3, 8, 9))
 
 
