@@ -4,6 +4,7 @@
 // Policies of matrix products, cut along rows, columns or the batch. Thread: any.
 
 #include "loom/ops/product/blocked_product.h"
+#include "loom/ops/product/small_products.h"
 #include "loom/ops/structured.h"
 
 #include <ATen/ExpandUtils.h>
@@ -81,6 +82,10 @@ struct Product {
       outputs[0].zero_();
       return;
     }
+    if (suits_small_products(outputs[0], left, right)) {
+      launch_small_products(name, outputs[0], at::Tensor(), left, right, {});
+      return;
+    }
     if (suits_blocked_product(outputs[0], left, right)) {
       launch_blocked_product(name, outputs[0], at::Tensor(), left, right, {});
       return;
@@ -99,6 +104,14 @@ struct Product {
     if (left.size(-1) == 0 && sizeof...(Activation) == 0) {  // nothing is added, and alpha ignored
       scale_addend(outputs[0], addend, beta);
       return;
+    }
+    if constexpr (sizeof...(Activation) == 0) {
+      if (!alpha.isComplex() && !beta.isComplex() && suits_addend(outputs[0], addend) &&
+          suits_small_products(outputs[0], left, right)) {
+        launch_small_products(name, outputs[0], addend, left, right,
+                              {.alpha = alpha.toDouble(), .beta = beta.toDouble()});
+        return;
+      }
     }
     if (alpha.equal(1) && !beta.isComplex() && suits_addend(outputs[0], addend) &&
         suits_blocked_product(outputs[0], left, right)) {
