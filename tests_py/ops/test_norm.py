@@ -68,6 +68,15 @@ def test_batch_norm(shape, affine):
         numbers(channels),
         numbers(channels),
     )
+    for frozen in (False, True):
+
+        def evaluated(x, w, b, frozen=frozen):
+            statistics = torch.full_like(w, 0.5), torch.full_like(w, 2.0)
+            weight, bias = (w.detach(), b.detach()) if frozen else (w, b)
+            scale = (weight, bias) if affine else (None, None)
+            return F.batch_norm(x, *statistics, *scale).square() + (w + b).sum()
+
+        gradients_agree(evaluated, numbers(*shape), numbers(channels), numbers(channels))
 
 
 def test_batch_norm_layer_keeps_its_statistics():
@@ -154,7 +163,17 @@ def test_batch_norm_of_layouts_and_dtypes(shape, memory_format, dtype, parameter
         gradients = aten.native_batch_norm_backward(
             grad, x, weight, mean, var, *trained[1:], True, 1e-5, [True] * 3
         )
-        return *evaluated, *plain, *trained, relu, *gradients, mean, var
+        # The statistics have been updated: they are operands of what follows.
+        of_evaluation = [
+            result
+            for scale in (weight, None)
+            for mask in ([True] * 3, [True, False, False], [False, True, True])
+            for result in aten.native_batch_norm_backward(
+                grad, x, scale, mean, var, None, None, False, 1e-5, mask
+            )
+            if result is not None
+        ]
+        return *evaluated, *plain, *trained, relu, *gradients, mean, var, *of_evaluation
 
     operands = x, grad, weight, bias, mean, var
     check_against_double(run, operands, 1e-5 if dtype == torch.float32 else 1e-2)

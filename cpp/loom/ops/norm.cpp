@@ -259,9 +259,10 @@ Three batch_norm_backward(const at::Tensor& grad, const at::Tensor& input,
   }
   if (mask[1]) to_weight = empty({input.size(1)}, dtype, input.device());
   if (mask[2]) to_bias = empty({input.size(1)}, dtype, input.device());
-  if (train && record_batch_norm_gradient(to_input, to_weight, to_bias, grad.contiguous(format),
-                                          input, weight, defined_or_none(save_mean),
-                                          defined_or_none(save_invstd))) {
+  const at::Tensor mean = defined_or_none(train ? save_mean : running_mean);
+  const at::Tensor spread = defined_or_none(train ? save_invstd : running_var);
+  if (record_batch_norm_gradient({grad.contiguous(format), input, weight, mean, spread, train, eps},
+                                 to_input, to_weight, to_bias)) {
     return {to_input, to_weight, to_bias};
   }
   const auto kernel = [](const at::Tensor& input_to, const at::Tensor& weight_to,

@@ -78,20 +78,31 @@ void set_factor(float* row, std::int64_t channel, std::int64_t repeats, double v
   std::fill_n(row + channel * repeats, repeats, static_cast<float>(value));
 }
 
-float read(const at::Tensor& vector, std::int64_t index, float absent) {
-  if (!vector.defined()) return absent;
-  if (vector.scalar_type() == c10::kFloat) return vector.const_data_ptr<float>()[index];
-  return vector.const_data_ptr<c10::BFloat16>()[index];
-}
+/// A number for each channel. Reading one costs what an array's element does.
+class ChannelVector {
+ public:
+  explicit ChannelVector(const TensorRef& vector)
+      : data_(vector.defined() ? vector.data() : nullptr),
+        is_float_(vector.defined() && vector.dtype() == c10::kFloat) {}
 
-void write(const at::Tensor& vector, std::int64_t index, double value) {
-  if (!vector.defined()) return;
-  if (vector.scalar_type() == c10::kFloat) {
-    vector.mutable_data_ptr<float>()[index] = static_cast<float>(value);
-  } else {
-    vector.mutable_data_ptr<c10::BFloat16>()[index] = static_cast<float>(value);
+  [[nodiscard]] float read(std::int64_t channel, float absent) const {
+    if (data_ == nullptr) return absent;
+    return is_float_ ? reinterpret_cast<const float*>(data_)[channel]
+                     : static_cast<float>(reinterpret_cast<const c10::BFloat16*>(data_)[channel]);
   }
-}
+  void write(std::int64_t channel, double value) const {
+    if (data_ == nullptr) return;
+    if (is_float_) {
+      reinterpret_cast<float*>(data_)[channel] = static_cast<float>(value);
+    } else {
+      reinterpret_cast<c10::BFloat16*>(data_)[channel] = static_cast<float>(value);
+    }
+  }
+
+ private:
+  std::byte* data_;
+  bool is_float_;
+};
 
 /// input * factors[0] + factors[1], for each channel.
 bool record_affine(const at::Tensor& output, const at::Tensor& input, const at::Tensor& factors) {
@@ -119,18 +130,29 @@ bool record_gradient(const at::Tensor& to, const at::Tensor& grad, const at::Ten
   return f.record(to.device());
 }
 
+/// grad * factors[0], for each channel.
+bool record_scaling(const at::Tensor& to, const at::Tensor& grad, const at::Tensor& factors) {
+  FusedOperator f("native_batch_norm_backward", grad.scalar_type());
+  const at::Tensor scale = channel_row(factors, 0, grad);
+  f.store(f.mul(f.load(grad), f.load_as_is(scale)), to);
+  return f.record(to.device());
+}
+
+/// The standard deviation's inverse, from running statistics.
+float inverse_of(const ChannelVector& variance, std::int64_t channel, double eps) {
+  return 1 / std::sqrt(variance.read(channel, 1) + static_cast<float>(eps));
+}
+
 void evaluation_factors(Grid&, const TensorRef& to, const TensorRef& running_mean,
                         const TensorRef& running_var, const TensorRef& weight_ref,
                         const TensorRef& bias_ref, double eps, ChannelLayout layout) {
-  const at::Tensor factors = to.alias(), mean = running_mean.alias(), var = running_var.alias();
-  const at::Tensor weight = weight_ref.alias(), bias = bias_ref.alias();
-  const std::int64_t each = repeats(layout);
-  auto* const scale = factors.mutable_data_ptr<float>();
+  const ChannelVector mean(running_mean), var(running_var), weight(weight_ref), bias(bias_ref);
+  const std::int64_t each = repeats(layout), row = to.sizes()[1];
+  auto* const scale = reinterpret_cast<float*>(to.data());
   for (std::int64_t c = 0; c < layout.channels; ++c) {
-    const float invstd = 1 / std::sqrt(read(var, c, 1) + static_cast<float>(eps));
-    const float factor = invstd * read(weight, c, 1);
+    const float factor = inverse_of(var, c, eps) * weight.read(c, 1);
     set_factor(scale, c, each, factor);
-    set_factor(scale + factors.size(1), c, each, read(bias, c, 0) - read(mean, c, 0) * factor);
+    set_factor(scale + row, c, each, bias.read(c, 0) - mean.read(c, 0) * factor);
   }
 }
 
@@ -145,54 +167,72 @@ void training_factors(Grid& grid, const TensorRef& to, const TensorRef& mean_ref
                       const TensorRef& weight_ref, const TensorRef& bias_ref,
                       TrainingNumbers numbers) {
   const ChannelMoments moments = channel_moments(grid, input.alias(), numbers.layout);
-  const at::Tensor factors = to.alias(), mean = mean_ref.alias(), invstd = invstd_ref.alias();
-  const at::Tensor running_mean = running_mean_ref.alias(), running_var = running_var_ref.alias();
-  const at::Tensor weight = weight_ref.alias(), bias = bias_ref.alias();
+  const ChannelVector mean(mean_ref), invstd(invstd_ref), running_mean(running_mean_ref),
+      running_var(running_var_ref), weight(weight_ref), bias(bias_ref);
   const std::int64_t channels = numbers.layout.channels, each = repeats(numbers.layout);
   const auto count = static_cast<double>(numbers.layout.count());
-  auto* const scale = factors.mutable_data_ptr<float>();
-  const auto update = [&](const at::Tensor& running, std::int64_t c, double value) {
-    write(running, c, numbers.momentum * value + (1 - numbers.momentum) * read(running, c, 0));
+  const std::int64_t row = to.sizes()[1];
+  auto* const scale = reinterpret_cast<float*>(to.data());
+  const auto update = [&](const ChannelVector& running, std::int64_t c, double value) {
+    running.write(c, numbers.momentum * value + (1 - numbers.momentum) * running.read(c, 0));
   };
   for (std::int64_t c = 0; c < channels; ++c) {
     const double centre = moments.mean[static_cast<std::size_t>(c)];
     const double squares = moments.square_sum[static_cast<std::size_t>(c)];
     const double variance = squares / count + numbers.eps;
     const double inverse = variance == 0 ? 0 : 1 / std::sqrt(variance);
-    write(mean, c, centre);
-    write(invstd, c, inverse);
+    mean.write(c, centre);
+    invstd.write(c, inverse);
     update(running_mean, c, centre);
     update(running_var, c, squares / (count - 1));
-    const double factor = inverse * read(weight, c, 1);
+    const double factor = inverse * weight.read(c, 1);
     set_factor(scale, c, each, factor);
-    set_factor(scale + factors.size(1), c, each, read(bias, c, 0) - centre * factor);
+    set_factor(scale + row, c, each, bias.read(c, 0) - centre * factor);
   }
 }
+
+struct GradientNumbers {
+  ChannelLayout layout;
+  bool training;
+  double eps;
+};
 
 void gradient_factors(Grid& grid, const TensorRef& to, const TensorRef& to_weight_ref,
                       const TensorRef& to_bias_ref, const TensorRef& grad, const TensorRef& input,
                       const TensorRef& weight_ref, const TensorRef& mean_ref,
-                      const TensorRef& invstd_ref, ChannelLayout layout) {
-  const at::Tensor factors = to.alias(), weight = weight_ref.alias(), mean = mean_ref.alias();
-  const at::Tensor invstd = invstd_ref.alias();
-  const at::Tensor to_weight = to_weight_ref.alias(), to_bias = to_bias_ref.alias();
+                      const TensorRef& spread_ref, GradientNumbers numbers) {
+  const ChannelLayout& layout = numbers.layout;
+  const ChannelVector weight(weight_ref), mean(mean_ref), spread(spread_ref);
+  const ChannelVector to_weight(to_weight_ref), to_bias(to_bias_ref);
   std::vector<float> means(static_cast<std::size_t>(layout.channels));
   for (std::int64_t c = 0; c < layout.channels; ++c) {
-    means[static_cast<std::size_t>(c)] = read(mean, c, 0);
+    means[static_cast<std::size_t>(c)] = mean.read(c, 0);
   }
   const ChannelGradients sums = channel_gradients(grid, grad.alias(), input.alias(), means, layout);
-  auto* const rows = factors.mutable_data_ptr<float>();
+  auto* const rows = reinterpret_cast<float*>(to.data());
   const auto count = static_cast<double>(layout.count());
   for (std::int64_t c = 0; c < layout.channels; ++c) {
     const auto i = static_cast<std::size_t>(c);
-    const double inverse = read(invstd, c, 1), scale = inverse * read(weight, c, 1);
+    const double inverse =
+        numbers.training ? spread.read(c, 1) : inverse_of(spread, c, numbers.eps);
+    const double scale = inverse * weight.read(c, 1);
     const double values[] = {scale, -scale * sums.product[i] * inverse * inverse / count,
                              sums.sum[i] / count, means[i]};
-    for (std::int64_t row = 0; row < 4; ++row) {
-      set_factor(rows + row * factors.size(1), c, repeats(layout), values[row]);
+    for (std::int64_t row = 0; row < to.sizes()[0]; ++row) {
+      set_factor(rows + row * to.sizes()[1], c, repeats(layout), values[row]);
     }
-    write(to_weight, c, sums.product[i] * inverse);
-    write(to_bias, c, sums.sum[i]);
+    to_weight.write(c, sums.product[i] * inverse);
+    to_bias.write(c, sums.sum[i]);
+  }
+}
+
+void evaluation_gradient_factors(Grid&, const TensorRef& to, const TensorRef& weight_ref,
+                                 const TensorRef& running_var, GradientNumbers numbers) {
+  const ChannelVector weight(weight_ref), var(running_var);
+  auto* const scale = reinterpret_cast<float*>(to.data());
+  for (std::int64_t c = 0; c < numbers.layout.channels; ++c) {
+    set_factor(scale, c, repeats(numbers.layout),
+               inverse_of(var, c, numbers.eps) * weight.read(c, 1));
   }
 }
 
@@ -220,24 +260,31 @@ bool record_batch_norm(const BatchNorm& norm, bool training, const at::Tensor& o
   return true;
 }
 
-bool record_batch_norm_gradient(const at::Tensor& to_input, const at::Tensor& to_weight,
-                                const at::Tensor& to_bias, const at::Tensor& grad,
-                                const at::Tensor& input, const at::Tensor& weight,
-                                const at::Tensor& mean, const at::Tensor& invstd) {
+bool record_batch_norm_gradient(const BatchNormGradient& norm, const at::Tensor& to_input,
+                                const at::Tensor& to_weight, const at::Tensor& to_bias) {
+  const at::Tensor &grad = norm.grad, &input = norm.input;
   const auto layout = channel_layout(input);
   if (!layout || input.dim() > fusion_max_dims() || grad.strides() != input.strides() ||
       grad.scalar_type() != input.scalar_type() || grad.is_neg() || grad._is_zerotensor() ||
-      !mean.defined() || !invstd.defined()) {
+      !norm.mean.defined() || !norm.spread.defined()) {
     return false;
   }
-  for (const at::Tensor* vector : {&weight, &mean, &invstd, &to_weight, &to_bias}) {
+  for (const at::Tensor* vector : {&norm.weight, &norm.mean, &norm.spread, &to_weight, &to_bias}) {
     if (!takes(*vector)) return false;
   }
-  const at::Tensor factors = channel_rows(4, *layout, input.device());
-  launch("native_batch_norm_backward", Custom{}, gradient_factors, out(factors), out(to_weight),
-         out(to_bias), grad, input, weight, mean, invstd, *layout);
+  const GradientNumbers numbers{*layout, norm.training, norm.eps};
+  // Statistics that do not depend on the input only scale the gradient.
+  const at::Tensor factors = channel_rows(norm.training ? 4 : 1, *layout, input.device());
+  if (norm.training || to_weight.defined() || to_bias.defined()) {
+    launch("native_batch_norm_backward", Custom{}, gradient_factors, out(factors), out(to_weight),
+           out(to_bias), grad, input, norm.weight, norm.mean, norm.spread, numbers);
+  } else if (to_input.defined()) {
+    launch_ahead("native_batch_norm_backward", evaluation_gradient_factors, out(factors),
+                 norm.weight, norm.spread, numbers);
+  }
   if (to_input.defined()) {
-    TORCH_INTERNAL_ASSERT(record_gradient(to_input, grad, input, factors));
+    TORCH_INTERNAL_ASSERT(norm.training ? record_gradient(to_input, grad, input, factors)
+                                        : record_scaling(to_input, grad, factors));
   }
   return true;
 }

@@ -23,11 +23,20 @@ struct BatchNorm {
 [[nodiscard]] bool record_batch_norm(const BatchNorm& norm, bool training, const at::Tensor& output,
                                      const at::Tensor& mean, const at::Tensor& invstd);
 
-/// The gradients of training. Those that are undefined are not asked for.
-[[nodiscard]] bool record_batch_norm_gradient(const at::Tensor& to_input,
+struct BatchNormGradient {
+  const at::Tensor& grad;
+  const at::Tensor& input;
+  const at::Tensor& weight;
+  const at::Tensor& mean;    ///< that of the batch, or the running one
+  const at::Tensor& spread;  ///< the saved inverse deviation in training, else the running variance
+  bool training;
+  double eps;
+};
+
+/// As record_batch_norm(). Results that are undefined are not asked for.
+[[nodiscard]] bool record_batch_norm_gradient(const BatchNormGradient& norm,
+                                              const at::Tensor& to_input,
                                               const at::Tensor& to_weight,
-                                              const at::Tensor& to_bias, const at::Tensor& grad,
-                                              const at::Tensor& input, const at::Tensor& weight,
-                                              const at::Tensor& mean, const at::Tensor& invstd);
+                                              const at::Tensor& to_bias);
 
 }  // namespace loom::ops
