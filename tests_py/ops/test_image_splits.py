@@ -74,6 +74,18 @@ CASES: dict[str, Case] = {
         lambda x: F.adaptive_max_pool2d(x, 7, return_indices=True),
         (random(1, 64, 50, 50),),
     ),
+    "pads of many": (
+        lambda x: tuple(
+            F.pad(x, pad, mode=mode)
+            for mode in ("replicate", "reflect")
+            for pad in ((1, 2, 3, 4), (2, -1, -3, 3))
+        ),
+        (random(300, 5, 12, 14),),
+    ),
+    "pads of many volumes": (
+        lambda x: F.pad(x, (1, 2, 3, 4, 0, 1), mode="replicate"),
+        (random(40, 5, 6, 12, 14),),
+    ),
     "pads of one": (
         lambda x: F.pad(x, (1, 2, 3, 4), mode="replicate"),
         (random(1, 64, 90, 90),),
@@ -164,6 +176,8 @@ GRADIENTS = (
     "avg_pool2d of one",
     "adaptive_max_pool2d of one",
     "pads of one",
+    "pads of many",
+    "pads of many volumes",
     "prelu",
     "prelu of one slope",
     "prelu of a number",

@@ -271,6 +271,23 @@ def test_histograms():
     same_error(lambda x: torch.histogram(x, 3), x.long())
 
 
+@pytest.mark.parametrize("flat", [False, True])
+def test_ctc_loss_of_many_samples(flat):
+    generator = torch.Generator().manual_seed(4)
+    lengths = torch.randint(1, 30, (16,), generator=generator)
+    steps = torch.randint(60, 90, (16,), generator=generator).tolist()
+    rows = torch.randint(1, 20, (16, 33), generator=generator)
+    targets = torch.cat([row[:n] for row, n in zip(rows, lengths, strict=True)]) if flat else rows
+
+    def loss(scores, targets):
+        given = (steps, lengths.tolist())
+        return F.ctc_loss(scores.log_softmax(-1), targets, *given, reduction="none")
+
+    for scores in (numbers(90, 16, 20), numbers(16, 90, 20).transpose(0, 1)):
+        agrees(loss, scores, targets)
+        gradients_agree(lambda s: loss(s, targets.to(s.device)), scores)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
 def test_ctc_loss(dtype, reduction):
