@@ -73,6 +73,15 @@ CASES: dict[str, Case] = {
         lambda x, i: x.index_reduce(1, i, x, "amax"),
         (random(90, 300, 20), places(300, 300)),
     ),
+    "cdist of rows": (lambda x, y: torch.cdist(x, y, p=1.5), (random(700, 5), random(90, 5))),
+    "cdist of Euclid": (torch.cdist, (random(700, 5), random(90, 5))),
+    "cdist of Euclid, near": (torch.cdist, (random(5000, 3), random(20, 3))),
+    "cdist with a batch": (
+        lambda x, y: torch.cdist(x, y, p=1.0),
+        (random(300, 40, 5), random(1, 30, 5)),
+    ),
+    "svdvals of oblongs": (torch.linalg.svdvals, (random(90, 20, 30),)),
+    "eigvalsh": (lambda x: torch.linalg.eigvalsh(x @ x.mT), (random(4, 30, 20, 20),)),
     "complex": (torch.complex, (random(500, 300), random(300))),
     "frexp": (torch.frexp, (random(700, 300),)),
     "frexp of columns": (lambda x: torch.frexp(x.t()), (random(700, 300),)),
@@ -186,6 +195,8 @@ def test_cores_do_not_matter(name: str) -> None:
 
 GRADIENTS = (
     "fft of rows",
+    "cdist of rows",
+    "cdist with a batch",
     "flip of rows",
     "complex",
     "cholesky",

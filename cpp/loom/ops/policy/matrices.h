@@ -84,4 +84,49 @@ class Matrices {
   static const at::Tensor& first_of(const at::Tensor& first, const auto&...) { return first; }
 };
 
+/// Decompositions that say which matrix of the batch they fail for: that is the number of the
+/// whole, so after an error in a block the kernel sees all.
+class Decomposition {
+ public:
+  template <auto kCpu, std::size_t kOutputs, class... Value>
+  static void launch(const char* name, const std::array<at::Tensor, kOutputs>& outputs,
+                     const at::Tensor& self, const Value&... values) {
+    std::apply(
+        [&](const auto&... output) {
+          launch_on(self.device(), name, Custom{}, InBlocks<kCpu, kOutputs>{},
+                    Matrices<>::split(outputs, self, values...), out(output)..., self, values...);
+        },
+        outputs);
+  }
+
+ private:
+  template <auto kCpu, std::size_t kOutputs>
+  struct InBlocks {
+    template <class... Operand>
+    void operator()(Grid& grid, const Along& split, const Operand&... operands) const {
+      const auto all = std::tie(operands...);
+      [&]<std::size_t... kTensor, std::size_t... kValue>(std::index_sequence<kTensor...>,
+                                                         std::index_sequence<kValue...>) {
+        const TensorRef* const tensors[] = {&std::get<kTensor>(all)...};
+        const SlicePlan plan = split.plan(tensors);
+        const auto call = [&](auto part) {
+          detail::OutputsFirst<kCpu, kOutputs>{}(part(kTensor)...,
+                                                 std::get<sizeof...(kTensor) + kValue>(all)...);
+        };
+        try {
+          grid.run(plan.blocks(), [&](std::int64_t block) {
+            call([&](std::size_t i) {
+              return plan.slice(*tensors[i], static_cast<int>(i), block * plan.block);
+            });
+          });
+        } catch (...) {
+          if (plan.blocks() == 1) throw;
+          call([&](std::size_t i) { return tensors[i]->alias(); });
+        }
+      }(std::make_index_sequence<kOutputs + 1>(),
+        std::make_index_sequence<sizeof...(Operand) - kOutputs - 1>());
+    }
+  };
+};
+
 }  // namespace loom::ops
