@@ -228,3 +228,29 @@ def test_lazy_clone_copies_before_the_first_write() -> None:
     y.add_(1)
     assert x.tolist() == [0, 1, 2, 3]
     assert y.tolist() == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int16], ids=str
+)
+@pytest.mark.parametrize(
+    "sizes", [(1000, 4), (333, 3), (50, 7, 5), (40, 3, 6, 2), (5000, 1, 3), (17, 33, 2)]
+)
+def test_parts_of_short_rows(sizes, dtype) -> None:
+    x = (torch.arange(torch.Size(sizes).numel()) % 113 - 40).to(dtype).view(sizes)
+    for dim, size in enumerate(sizes):
+        for begin, end in ((0, (size + 1) // 2), (size // 2, size), (size // 3, size)):
+
+            def part(t, dim=dim, begin=begin, end=end):
+                return t.narrow(dim, begin, end - begin)
+
+            def changed(t, part=part):
+                t = t.clone()
+                part(t).mul_(3)
+                return t
+
+            def turned(t, part=part):
+                return part(t) * 2 + part(t).transpose(0, -1).contiguous().transpose(0, -1)
+
+            for function in (changed, turned, lambda t, part=part: part(t)[::2] + 1):
+                assert function(x.to("loom")).cpu().equal(function(x))

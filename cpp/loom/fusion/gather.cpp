@@ -11,9 +11,17 @@ namespace {
 
 constexpr int kMaxDims = 8;
 
-/// Calls run(address, stride, count) for each evenly spaced piece of a row's columns.
-template <class Run>
-void each_run(const Gather& tile, std::byte* row, Run&& run) {
+/// Evenly spaced runs of evenly spaced elements; steps are in bytes.
+struct Runs {
+  std::int64_t count, step;
+  std::int64_t elements, stride;  ///< of a run
+
+  [[nodiscard]] std::int64_t all() const { return count * elements; }
+};
+
+/// Calls body(address, Runs) for the pieces of a row's columns.
+template <class Body>
+void each_piece(const Gather& tile, std::byte* row, Body&& body) {
   std::array<std::int64_t, kMaxDims> index{};
   std::int64_t rest = tile.column;
   for (int d = tile.dims; d-- > 0;) {
@@ -22,21 +30,27 @@ void each_run(const Gather& tile, std::byte* row, Run&& run) {
     rest /= tile.sizes[d];
   }
   if (tile.dims == 0) {
-    run(row, std::int64_t{0}, tile.columns);
+    body(row, Runs{1, 0, tile.columns, 0});
     return;
   }
   const int last = tile.dims - 1;
   for (std::int64_t left = tile.columns;;) {
-    const std::int64_t count = std::min(left, tile.sizes[last] - index[last]);
-    run(row, tile.strides[last], count);
-    left -= count;
+    Runs runs{1, 0, std::min(left, tile.sizes[last] - index[last]), tile.strides[last]};
+    if (last > 0 && runs.elements == tile.sizes[last]) {
+      runs.count = std::min(left / runs.elements, tile.sizes[last - 1] - index[last - 1]);
+      runs.step = tile.strides[last - 1];
+    }
+    body(row, runs);
+    left -= runs.all();
     if (left == 0) return;
-    // The row's pointer stands at index[last]: back to 0, and one on in the dimensions before.
+    // The row's pointer stands at index[last]: back to 0, and on in the dimensions before.
     row -= index[last] * tile.strides[last];
     index[last] = 0;
-    for (int d = last; d-- > 0;) {
-      row += tile.strides[d];
-      if (++index[d] < tile.sizes[d]) break;
+    std::int64_t on = runs.count;
+    for (int d = last; d-- > 0; on = 1) {
+      row += on * tile.strides[d];
+      index[d] += on;
+      if (index[d] < tile.sizes[d]) break;
       row -= tile.sizes[d] * tile.strides[d];
       index[d] = 0;
     }
@@ -55,11 +69,45 @@ void gather_run(const std::byte* address, std::int64_t stride, std::int64_t coun
   }
 }
 
+// The corners of boxes, the coordinates of points: a loop over runs, not one for each.
+template <int kElements, class Item>
+void gather_short(const std::byte* address, const Runs& runs, Item* tile) {
+  for (std::int64_t r = 0; r < runs.count; ++r, address += runs.step, tile += kElements) {
+    for (int i = 0; i < kElements; ++i) {
+      tile[i] = *reinterpret_cast<const Item*>(address + i * runs.stride);
+    }
+  }
+}
+
 template <class Item>
-void scatter_run(std::byte* address, std::int64_t stride, std::int64_t count, const Item* tile) {
-  auto* const to = reinterpret_cast<Item*>(address);
-  const std::int64_t step = stride / static_cast<std::int64_t>(sizeof(Item));
-  for (std::int64_t i = 0; i < count; ++i) to[i * step] = tile[i];
+void gather_runs(const std::byte* address, const Runs& runs, Item* tile) {
+  switch (runs.elements) {
+    case 1:
+      return gather_run(address, runs.step, runs.count, tile);
+    case 2:
+      return gather_short<2>(address, runs, tile);
+    case 3:
+      return gather_short<3>(address, runs, tile);
+    case 4:
+      return gather_short<4>(address, runs, tile);
+    case 5:
+      return gather_short<5>(address, runs, tile);
+    case 6:
+      return gather_short<6>(address, runs, tile);
+    default:
+      for (std::int64_t r = 0; r < runs.count; ++r) {
+        gather_run(address + r * runs.step, runs.stride, runs.elements, tile + r * runs.elements);
+      }
+  }
+}
+
+template <class Item>
+void scatter_runs(std::byte* address, const Runs& runs, const Item* tile) {
+  for (std::int64_t r = 0; r < runs.count; ++r, address += runs.step) {
+    for (std::int64_t i = 0; i < runs.elements; ++i) {
+      *reinterpret_cast<Item*>(address + i * runs.stride) = *tile++;
+    }
+  }
 }
 
 /// Four rows of four columns that are dense down the columns, `stride` bytes from each other.
@@ -115,11 +163,11 @@ void gather_items(const Gather& from, std::byte* to) {
   auto* tile = reinterpret_cast<Item*>(to);
   if (walks_down(from)) return gather_transposed(from, tile);
   for (std::int64_t r = 0; r < from.rows; ++r) {
-    each_run(from, from.data + r * from.row_stride,
-             [&](const std::byte* address, std::int64_t stride, std::int64_t count) {
-               gather_run(address, stride, count, tile);
-               tile += count;
-             });
+    each_piece(from, from.data + r * from.row_stride,
+               [&](const std::byte* address, const Runs& runs) {
+                 gather_runs(address, runs, tile);
+                 tile += runs.all();
+               });
   }
 }
 
@@ -127,11 +175,10 @@ template <class Item>
 void scatter_items(const Gather& to, const std::byte* from) {
   const auto* tile = reinterpret_cast<const Item*>(from);
   for (std::int64_t r = 0; r < to.rows; ++r) {
-    each_run(to, to.data + r * to.row_stride,
-             [&](std::byte* address, std::int64_t stride, std::int64_t count) {
-               scatter_run(address, stride, count, tile);
-               tile += count;
-             });
+    each_piece(to, to.data + r * to.row_stride, [&](std::byte* address, const Runs& runs) {
+      scatter_runs(address, runs, tile);
+      tile += runs.all();
+    });
   }
 }
 
