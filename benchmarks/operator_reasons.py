@@ -6,6 +6,8 @@ from __future__ import annotations
 _WAITS = "waits for a number that the data decide, some 12 us"
 _WAITS_IN_PARTS = "its composite looks at a number, or at an error, on the host"
 _SPARSE = "sparse tensors are made and read on the host"
+_COMMAND = "microseconds of work, to which the worker's part of a command adds some 4"
+_FEW_MATRICES = "few matrices: LAPACK has one core for each, so that bits do not depend on cores"
 
 # By the beginning of the operator's name, and the kinds of call that it is about.
 _REASONS: tuple[tuple[str, str, str], ...] = (
@@ -22,6 +24,26 @@ _REASONS: tuple[tuple[str, str, str], ...] = (
     ("corrcoef", "small", _WAITS_IN_PARTS),
     ("nn_functional_linear_cross_entropy_chunked", "small", _WAITS_IN_PARTS),
     ("sparse_sampled_addmm", "small", _SPARSE),
+    ("masked_scatter", "small", _WAITS),
+    ("normal", "small", _WAITS_IN_PARTS),
+    ("linalg_lu_factor", "small", _WAITS_IN_PARTS),
+    ("_segment_reduce_offsets", "small", _WAITS_IN_PARTS),
+    ("_segment_reduce_offsets", "large", _COMMAND),
+    ("trace", "large", _COMMAND),
+    ("diagonal_copy", "large", _COMMAND),
+    ("narrow_copy", "large", _COMMAND),
+    ("__getitem__", "large", _COMMAND),
+    ("sum_to_size", "large", _COMMAND),
+    ("fft_rfft2", "large", _COMMAND),
+    ("fft_rfftn", "large", _COMMAND),
+    ("fft_ihfft", "large", _COMMAND),
+    ("lu", "large", _FEW_MATRICES),
+    ("linalg_lu", "large", _FEW_MATRICES),
+    ("linalg_det", "large", _FEW_MATRICES),
+    ("linalg_slogdet", "large", _FEW_MATRICES),
+    ("linalg_householder_product", "large", _FEW_MATRICES),
+    ("cholesky", "large", _FEW_MATRICES),
+    ("linalg_cholesky", "large", _FEW_MATRICES),
 )
 
 
