@@ -103,6 +103,18 @@ def test_a_call_whose_numbers_are_near_those_of_one_that_was_taken_is_refused() 
             torch.mode(numbers.as_strided((rows, 0), (1, 1)), 1)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float8_e5m2], ids=str)
+def test_numbers_that_a_narrow_type_has_not_fill_one_element_only(dtype: torch.dtype) -> None:
+    for number in (1e39, -1e39, 2**60, 3.3):
+        for shape in ((), (1,), (1, 1)):
+            filled = torch.zeros(shape, dtype=dtype, device="loom").fill_(number)
+            expected = torch.zeros(shape, dtype=dtype).fill_(number)
+            assert filled.cpu().float().equal(expected.float())
+    for shape, number in (((2,), 1e39), ((), 1j)):
+        with pytest.raises(RuntimeError, match="value cannot be converted to type"):
+            torch.zeros(shape, dtype=dtype, device="loom").fill_(number)
+
+
 def test_first_calls_do_not_wait() -> None:
     x, index = torch.zeros(5, 7, device="loom"), torch.tensor([4], device="loom")
     keep_busy()

@@ -37,7 +37,9 @@ at::Tensor& zero_(at::Tensor& self) {
 }
 
 at::Tensor& fill_scalar(at::Tensor& self, const c10::Scalar& value) {
-  check_filling(self.scalar_type(), value);
+  // A single element of a narrow type takes the nearest number that it has, infinity too.
+  const bool rounds = self.numel() == 1 && c10::isReducedFloatingType(self.scalar_type());
+  if (!rounds || value.isComplex()) check_filling(self.scalar_type(), value);
   if (self.numel() > 0 && !record_fill("fill_", self, value)) {
     launch(
         "fill_", Pointwise{},
