@@ -54,6 +54,12 @@ def test_what_is_written_and_read():
     x = torch.randn(6, 4, 4, dtype=torch.complex64)
     agrees(lambda x: torch.bmm(x.imag, x.conj().imag), x)
     agrees(lambda x: torch.bmm(x, x.mH), x)
+    for view in (lambda c: c[:, :1], lambda c: c[:, :, :1], lambda c: c.diagonal(0, 1, 2)[:, None]):
+        for size in (3, 8, 9, 16):
+            x, y, z = (numbers(20, size, size, seed=seed) for seed in range(3))
+            agrees(lambda c, a, b, v=view: torch.baddbmm(v(c), a, b, out=c), x, y, z)
+    nothing = torch.full((9, 8, 8), torch.nan)
+    agrees(lambda c, a: torch.baddbmm(c, a, c, alpha=0), numbers(9, 8, 8), nothing)
     square = numbers(7, 3, 3)
     agrees(lambda x: torch.bmm(x, x, out=torch.empty_like(x)), square)
     same_error(lambda x: torch.bmm(x, x[:, :2]), square)

@@ -118,7 +118,8 @@ Two ctc_loss(const at::Tensor& scores, const at::Tensor& targets, c10::IntArrayR
   };
   Two results{made((*inferred)[0]), made((*inferred)[1])};
   launch("_ctc_loss", Custom{}, losses, out(std::get<0>(results)), out(std::get<1>(results)),
-         scores, targets, Ctc{input_lengths.vec(), target_lengths.vec(), blank, zero_infinity});
+         scores, targets.contiguous(),
+         Ctc{input_lengths.vec(), target_lengths.vec(), blank, zero_infinity});
   return results;
 }
 
@@ -142,8 +143,8 @@ at::Tensor ctc_loss_backward(const at::Tensor& grad, const at::Tensor& scores,
                                              zero_infinity);
   }
   at::Tensor to = empty(scores.sizes(), scores.scalar_type(), scores.device());
-  launch("_ctc_loss_backward", Custom{}, gradients, out(to), grad, scores, targets, loss, table,
-         Ctc{input_lengths.vec(), target_lengths.vec(), blank, zero_infinity});
+  launch("_ctc_loss_backward", Custom{}, gradients, out(to), grad, scores, targets.contiguous(),
+         loss, table, Ctc{input_lengths.vec(), target_lengths.vec(), blank, zero_infinity});
   return to;
 }
 

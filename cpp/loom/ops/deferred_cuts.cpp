@@ -39,6 +39,9 @@ std::optional<DeferredSplit> cut_rows(const SplitRule& rule, const Shapes& shape
     const at::Tensor& tensor = shapes.tensors[i];
     const bool cuts = tensor.defined() && Shapes::is_cut(rule, i) && tensor.numel() > 1;
     if (cuts && (tensor.dim() == 0 || tensor.size(0) != split.items)) return std::nullopt;
+    // A batch of matrices goes with those of what is cut.
+    const bool goes_along = tensor.defined() && tensor.dim() > 2 && tensor.dim() >= first.dim();
+    if (!cuts && goes_along && tensor.size(0) != 1) return std::nullopt;
     split.arguments.push_back(cuts ? 0 : DeferredSplit::kWhole);
     if (!arguments[i].isTensorList()) continue;
     for (const at::Tensor& listed : arguments[i].toTensorList()) {  // a factor for each row, say

@@ -83,6 +83,7 @@ constexpr std::array kTable = {
     Entry{"aten::_scaled_mm_v2", {Kind::kRows, 0, 1, 0b1}},
     Entry{"aten::_cdist_forward", {Kind::kLeading, 2, 20}},
     Entry{"aten::_cdist_forward", {Kind::kRows, 0, 20, 0b1}},
+    Entry{"aten::_cdist_backward", {Kind::kLeading, 2, 20}},
     Entry{"aten::_cdist_backward", {Kind::kRows, 0, 20, 0b10011}},
     Entry{"aten::pixel_unshuffle", {Kind::kLeading, 3, 1}},
     Entry{"aten::channel_shuffle", {Kind::kBatch, 1, 1}},

@@ -106,7 +106,8 @@ struct Product {
       return;
     }
     if constexpr (sizeof...(Activation) == 0) {
-      if (!alpha.isComplex() && !beta.isComplex() && suits_addend(outputs[0], addend) &&
+      if (!alpha.isComplex() && !alpha.equal(0) && !beta.isComplex() &&
+          suits_addend(outputs[0], addend) && !is_read_apart(outputs[0], addend) &&
           suits_small_products(outputs[0], left, right)) {
         launch_small_products(name, outputs[0], addend, left, right,
                               {.alpha = alpha.toDouble(), .beta = beta.toDouble()});
@@ -144,6 +145,12 @@ struct Product {
     } else {
       at::mul_out(to, addend.expand(to.sizes()), at::native::wrapped_scalar_tensor(beta));
     }
+  }
+  /// Whether the addend has elements of the result at other places than its own.
+  static bool is_read_apart(const at::Tensor& result, const at::Tensor& addend) {
+    return addend.is_alias_of(result) &&
+           (addend.storage_offset() != result.storage_offset() ||
+            addend.sizes() != result.sizes() || addend.strides() != result.strides());
   }
   static bool suits_addend(const at::Tensor& result, const at::Tensor& addend) {
     return addend.scalar_type() == result.scalar_type() && !addend.is_conj() && !addend.is_neg();

@@ -272,6 +272,10 @@ bool record_batch_norm_gradient(const BatchNormGradient& norm, const at::Tensor&
   for (const at::Tensor* vector : {&norm.weight, &norm.mean, &norm.spread, &to_weight, &to_bias}) {
     if (!takes(*vector)) return false;
   }
+  // ATen refuses parameters that are narrower than the input.
+  const bool narrower = norm.weight.defined() && input.scalar_type() == c10::kFloat &&
+                        norm.weight.scalar_type() != c10::kFloat;
+  if (narrower) return false;
   const GradientNumbers numbers{*layout, norm.training, norm.eps};
   // Statistics that do not depend on the input only scale the gradient.
   const at::Tensor factors = channel_rows(norm.training ? 4 : 1, *layout, input.device());
