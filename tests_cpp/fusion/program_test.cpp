@@ -8,6 +8,7 @@
 
 #include "support/fused.h"
 #include <numeric>
+#include <span>
 
 namespace loom::fusion {
 namespace {
@@ -108,6 +109,45 @@ TEST_F(ProgramTest, AnOperandThatOverlapsWithAResultInPartDoesNotFitIn) {
   shifted.sizes = sizes;
   shifted.numel = 8;
   EXPECT_FALSE(program_.append(binary(Op::kAdd, d_.access(), a_.access(), shifted)));
+}
+
+// Columns `first` and later of the tensor, as many as are given.
+TensorAccess columns_of(FusedTensor& tensor, std::int64_t first,
+                        std::span<const std::int64_t> sizes,
+                        std::span<const std::int64_t> strides) {
+  TensorAccess access = tensor.access();
+  access.data += static_cast<std::int64_t>(sizeof(float)) * first;
+  access.sizes = sizes;
+  access.strides = strides;
+  access.numel = sizes[0] * sizes[1];
+  access.contiguous = false;
+  return access;
+}
+
+TEST_F(ProgramTest, HalvesOfEachRowAreWrittenSideBySide) {
+  const std::int64_t sizes[] = {4, 4}, strides[] = {8, 1};
+  const auto half = [&](FusedTensor& of, std::int64_t first) {
+    return columns_of(of, first, sizes, strides);
+  };
+  ASSERT_TRUE(program_.append(binary(Op::kAdd, half(c_, 0), half(a_, 0), half(b_, 0))));
+  ASSERT_TRUE(program_.append(binary(Op::kAdd, half(c_, 4), half(c_, 0), half(b_, 4))));
+  EXPECT_EQ(program_.stores().size(), 2u);
+  // One column of the second half is among those of the first operand here.
+  EXPECT_FALSE(program_.append(binary(Op::kAdd, half(d_, 0), half(c_, 3), half(b_, 0))));
+  EXPECT_FALSE(program_.append(binary(Op::kAdd, half(c_, 1), half(a_, 0), half(b_, 0))));
+}
+
+TEST_F(ProgramTest, ShiftedColumnsThatRunIntoTheNextRowOverlap) {
+  const std::int64_t sizes[] = {3, 4}, strides[] = {8, 1};
+  const auto four = [&](std::int64_t first) { return columns_of(c_, first, sizes, strides); };
+  ASSERT_TRUE(
+      program_.append(binary(Op::kAdd, four(0), columns_of(a_, 0, sizes, strides), four(0))));
+  EXPECT_TRUE(
+      program_.append(binary(Op::kAdd, columns_of(d_, 0, sizes, strides), four(4), four(0))));
+  EXPECT_FALSE(
+      program_.append(binary(Op::kAdd, columns_of(d_, 4, sizes, strides), four(5), four(0))));
+  EXPECT_TRUE(
+      program_.append(binary(Op::kAdd, columns_of(d_, 4, sizes, strides), four(12), four(0))));
 }
 
 TEST_F(ProgramTest, AResultOverABroadcastOperandDoesNotFitIn) {

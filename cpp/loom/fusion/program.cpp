@@ -6,122 +6,6 @@
 #include <algorithm>
 
 namespace loom::fusion {
-namespace {
-
-using Sizes = std::span<const std::int64_t>;
-
-bool equal(Sizes a, Sizes b) noexcept { return std::equal(a.begin(), a.end(), b.begin(), b.end()); }
-
-std::int64_t product(Sizes sizes) noexcept {
-  std::int64_t result = 1;
-  for (const std::int64_t size : sizes) result *= size;
-  return result;
-}
-
-void set_contiguous(Space& space) noexcept {
-  std::int64_t stride = 1;
-  for (int d = space.dims; d-- > 0;) {
-    space.strides[d] = stride;
-    stride *= space.sizes[d];
-  }
-}
-
-/// True when the elements fill a gapless range in some order of the dimensions: then each stride is
-/// the number of elements that the dimensions inside it have. Of two with one stride neither is
-/// inside the other: their elements overlap.
-bool dense(const TensorAccess& access) noexcept {
-  const std::size_t dims = access.sizes.size();
-  for (std::size_t d = 0; d < dims; ++d) {
-    if (access.sizes[d] == 1) continue;
-    std::int64_t inside = 1;
-    for (std::size_t other = 0; other < dims; ++other) {
-      if (other == d || access.sizes[other] == 1) continue;
-      if (access.strides[other] == access.strides[d]) return false;
-      if (access.strides[other] < access.strides[d]) inside *= access.sizes[other];
-    }
-    if (access.strides[d] != inside) return false;
-  }
-  return true;
-}
-
-/// The space of an operand's sizes, with its strides if it is dense.
-Space space_of(const TensorAccess& access) noexcept {
-  Space space;
-  space.dims = static_cast<int>(access.sizes.size());
-  space.numel = access.numel;
-  std::copy(access.sizes.begin(), access.sizes.end(), space.sizes.begin());
-  if (access.contiguous || !dense(access)) {
-    set_contiguous(space);
-    return space;
-  }
-  std::copy(access.strides.begin(), access.strides.end(), space.strides.begin());
-  space.contiguous = false;
-  return space;
-}
-
-/// True if no two elements may be the same one, as windows of an unfolded tensor are: then it would
-/// matter in which order they are written.
-bool distinct(const Location& location, const Space& space) noexcept {
-  if (location.layout != Layout::kGeneral) return true;
-  for (int d = 0; d < space.dims; ++d) {
-    if (space.sizes[d] == 1) continue;
-    std::int64_t inside = 0;
-    for (int other = 0; other < space.dims; ++other) {
-      const bool inner = other != d && location.strides[other] <= location.strides[d];
-      if (inner && space.sizes[other] > 1) {
-        inside += location.strides[other] * (space.sizes[other] - 1);
-      }
-    }
-    if (location.strides[d] <= inside) return false;
-  }
-  return true;
-}
-
-/// True for the sizes of the rows of a space, reduced dimensions left out or of size 1.
-bool row_shaped(Sizes sizes, const Space& space) noexcept {
-  const auto rows = static_cast<std::size_t>(space.row_dims());
-  if (sizes.size() != rows && sizes.size() != static_cast<std::size_t>(space.dims)) return false;
-  if (!equal(sizes.first(rows), Sizes(space.sizes).first(rows))) return false;
-  return std::all_of(sizes.begin() + static_cast<std::ptrdiff_t>(rows), sizes.end(),
-                     [](std::int64_t size) { return size == 1; });
-}
-
-/// True if all columns of a row see the same element; without reductions, if all elements do.
-bool uniform_in(const Location& location, const Space& space) noexcept {
-  if (location.layout == Layout::kFull) return false;
-  if (location.layout != Layout::kGeneral) return true;
-  return space.reduced_dims > 0 &&
-         std::all_of(location.strides + space.row_dims(), location.strides + space.dims,
-                     [](std::int64_t stride) { return stride == 0; });
-}
-
-}  // namespace
-
-std::int64_t Location::stride(int d, const Space& space) const noexcept {
-  switch (layout) {
-    case Layout::kFull:
-      return space.strides[d];
-    case Layout::kRow:
-      return d < space.row_dims() ? product(Sizes(space.sizes)
-                                                .first(static_cast<std::size_t>(space.row_dims()))
-                                                .subspan(static_cast<std::size_t>(d) + 1))
-                                  : 0;
-    case Layout::kOne:
-      return 0;
-    case Layout::kGeneral:
-      return strides[d];
-  }
-  return 0;
-}
-
-bool Location::same(const Location& other, const Space& space) const noexcept {
-  if (data != other.data || dtype != other.dtype) return false;
-  if (layout == other.layout && layout != Layout::kGeneral) return true;
-  for (int d = 0; d < space.dims; ++d) {
-    if (space.sizes[d] > 1 && stride(d, space) != other.stride(d, space)) return false;
-  }
-  return true;
-}
 
 /// An operator on its way into the program.
 struct Program::Draft {
@@ -233,7 +117,7 @@ bool Program::resolve_loads(const Expression& expression, Draft& draft) noexcept
       // The latest result at a place is found first; those before it are dead.
       if (store.to.same(location, draft.space)) {
         draft.existing[i] = store.value;
-      } else if (store.to.overlaps(location) && !known_dead(store)) {
+      } else if (store.to.overlaps(location, draft.space) && !known_dead(store)) {
         return false;
       }
     }
@@ -264,20 +148,20 @@ bool Program::resolve_stores(const Expression& expression, Draft& draft) noexcep
       if (count != 1) return false;  // broadcast results there are none
       to.layout = row ? Layout::kRow : Layout::kFull;
     }
-    if (row != (to.layout == Layout::kRow) || !distinct(to, space)) return false;
+    if (row != (to.layout == Layout::kRow) || !to.distinct(space)) return false;
     for (std::size_t l = 0; l < load_count_; ++l) {
-      if (to.overlaps(loads_[l].from) && !to.same(loads_[l].from, space)) return false;
+      if (to.overlaps(loads_[l].from, space) && !to.same(loads_[l].from, space)) return false;
     }
     for (std::uint8_t l = 0; l < draft.new_loads; ++l) {
-      if (to.overlaps(draft.loads[l]) && !to.same(draft.loads[l], space)) return false;
+      if (to.overlaps(draft.loads[l], space) && !to.same(draft.loads[l], space)) return false;
     }
     for (std::size_t s = 0; s < store_count_; ++s) {
-      if (to.overlaps(stores_[s].to) && !to.same(stores_[s].to, space) && !known_dead(stores_[s])) {
+      if (to.overlaps(stores_[s].to, space) && !to.same(stores_[s].to, space) && !known_dead(stores_[s])) {
         return false;
       }
     }
     for (std::size_t s = 0; s < i; ++s) {
-      if (to.overlaps(draft.stores[s])) return false;
+      if (to.overlaps(draft.stores[s], space)) return false;
     }
   }
   return true;
@@ -309,7 +193,7 @@ void Program::find_uniform(const Space& space, std::span<bool> uniform) const no
   for (std::size_t v = 0; v < value_count_; ++v) {
     const Value& value = values_[v];
     if (value.kind == ValueKind::kLoad) {
-      uniform[v] = uniform_in(loads_[value.index].from, space);
+      uniform[v] = loads_[value.index].from.uniform(space);
     } else if (value.kind == ValueKind::kParam) {
       uniform[v] = true;
     } else {
@@ -324,7 +208,7 @@ void Program::find_uniform(const Space& space, std::span<bool> uniform) const no
 
 // A reduction adds up the columns of its first operand, so that must have some.
 bool Program::reduces_elements(const Draft& draft) const noexcept {
-  if (draft.existing[0] < 0) return !uniform_in(draft.loads[draft.fresh[0]], draft.space);
+  if (draft.existing[0] < 0) return !draft.loads[draft.fresh[0]].uniform(draft.space);
   const auto reduced = static_cast<std::size_t>(draft.existing[0]);
   if (space_.reduced_dims > 0) return !values_[reduced].uniform;
   std::array<bool, kMaxValues> uniform;
@@ -360,7 +244,7 @@ void Program::commit(const Expression& expression, const Draft& draft) noexcept 
   for (std::uint8_t l = 0; l < draft.new_loads; ++l) {
     const Location& from = draft.loads[l];
     fresh[l] = add_value(ValueKind::kLoad, load_count_, register_type(from.dtype),
-                         uniform_in(from, space_));
+                         from.uniform(space_));
     loads_[load_count_++] = {from, fresh[l]};
   }
   std::array<ValueId, Expression::kMaxNodes> ids;

@@ -19,6 +19,7 @@
 #include "loom/base/export.h"
 #include "loom/fusion/body.h"
 #include "loom/fusion/expression.h"
+#include "loom/fusion/location.h"
 
 #include <array>
 #include <cstddef>
@@ -26,47 +27,6 @@
 #include <span>
 
 namespace loom::fusion {
-
-inline constexpr int kMaxDims = 8;
-using Dims = std::array<std::int64_t, kMaxDims>;
-
-/// What a program iterates over.
-struct Space {
-  int dims = 0;
-  int reduced_dims = 0;  ///< the last dimensions that its reductions reduce; 0 = it has none
-  Dims sizes{}, strides{};
-  std::int64_t numel = 1;
-  bool contiguous = true;
-
-  [[nodiscard]] int row_dims() const noexcept { return dims - reduced_dims; }
-};
-
-/// How an operand lies in a space.
-enum class Layout : std::uint8_t {
-  kFull,     ///< with the space's own strides
-  kRow,      ///< one element a row, in the rows' order
-  kOne,      ///< one element
-  kGeneral,  ///< any other strides
-};
-
-/// A place in memory, seen from a space.
-struct Location {
-  std::byte* data;
-  const std::byte* begin;  ///< the range of memory that it spans
-  const std::byte* end;
-  DType dtype;
-  Layout layout;
-  std::int64_t strides[kMaxDims];  ///< in elements; 0 where it is broadcast
-
-  [[nodiscard]] bool overlaps(const Location& other) const noexcept {
-    return begin < other.end && other.begin < end;
-  }
-  /// True if every point of the space sees the same element in both, whatever the layouts are
-  /// called.
-  [[nodiscard]] bool same(const Location& other, const Space& space) const noexcept;
-  /// In elements, along dimension `d` of the space.
-  [[nodiscard]] std::int64_t stride(int d, const Space& space) const noexcept;
-};
 
 struct RecordedLoad {
   Location from;
