@@ -17,7 +17,7 @@ F = torch.nn.functional
 NAMES = """
 addbmm addr angle bucketize cdist cholesky_solve conj_physical count_nonzero flip frexp
 grid_sampler_2d grid_sampler_3d histc index_fill index_put logit masked_scatter median mode
-nan_to_num nanmedian nn.functional.adaptive_avg_pool1d nn.functional.adaptive_avg_pool2d
+nanmedian nn.functional.adaptive_avg_pool1d nn.functional.adaptive_avg_pool2d
 nn.functional.adaptive_avg_pool3d nn.functional.binary_cross_entropy
 nn.functional.binary_cross_entropy_with_logits nn.functional.channel_shuffle
 nn.functional.cross_entropy nn.functional.embedding_bag nn.functional.fold nn.functional.glu

@@ -156,7 +156,8 @@ bool Program::resolve_stores(const Expression& expression, Draft& draft) noexcep
       if (to.overlaps(draft.loads[l], space) && !to.same(draft.loads[l], space)) return false;
     }
     for (std::size_t s = 0; s < store_count_; ++s) {
-      if (to.overlaps(stores_[s].to, space) && !to.same(stores_[s].to, space) && !known_dead(stores_[s])) {
+      if (to.overlaps(stores_[s].to, space) && !to.same(stores_[s].to, space) &&
+          !known_dead(stores_[s])) {
         return false;
       }
     }
@@ -243,8 +244,8 @@ void Program::commit(const Expression& expression, const Draft& draft) noexcept 
   std::array<ValueId, Expression::kMaxLoads> fresh;
   for (std::uint8_t l = 0; l < draft.new_loads; ++l) {
     const Location& from = draft.loads[l];
-    fresh[l] = add_value(ValueKind::kLoad, load_count_, register_type(from.dtype),
-                         from.uniform(space_));
+    fresh[l] =
+        add_value(ValueKind::kLoad, load_count_, register_type(from.dtype), from.uniform(space_));
     loads_[load_count_++] = {from, fresh[l]};
   }
   std::array<ValueId, Expression::kMaxNodes> ids;

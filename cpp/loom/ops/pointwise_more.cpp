@@ -3,6 +3,7 @@
 #include "loom/ops/fallback.h"
 #include "loom/ops/number_check.h"
 #include "loom/ops/policy/fused.h"
+#include "loom/ops/policy/fused_bounds.h"
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
@@ -32,11 +33,15 @@
 #include <ATen/ops/logical_xor_ops.h>
 #include <ATen/ops/masked_fill_native.h>
 #include <ATen/ops/mish_backward_native.h>
+#include <ATen/ops/nan_to_num_native.h>
+#include <ATen/ops/nan_to_num_ops.h>
 #include <ATen/ops/relu_native.h>
 #include <ATen/ops/result_type.h>
 #include <ATen/ops/rsub_native.h>
 #include <ATen/ops/where_native.h>
 #include <ATen/ops/where_ops.h>
+
+#include <optional>
 
 namespace loom::ops {
 namespace {
@@ -98,6 +103,17 @@ struct SameDtypeMeta : at::TensorIteratorBase {
   template <class... More>
   void meta(const at::Tensor& grad, const at::Tensor& self, const More&...) {
     build_borrowing_binary_op(maybe_get_output(), grad, self);
+  }
+};
+
+struct NanToNumMeta : DtypeMeta {
+  void meta(const at::Tensor& self, std::optional<double>, std::optional<double>,
+            std::optional<double>) {
+    const at::Tensor& given = maybe_get_output();
+    TORCH_CHECK(!given.defined() || given.scalar_type() == self.scalar_type(),
+                "nan_to_num: dtype of out: ", given.scalar_type(),
+                " should be same as input: ", self.scalar_type());
+    infer(self.scalar_type(), false, self);
   }
 };
 
@@ -229,12 +245,15 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   structured<AbsMeta, Fused<recipe::Abs, Elementwise<1>>, op::abs_out, native::abs_out, op::abs>(m);
   structured<WhereMeta, Fused<recipe::Where, Elementwise<2>>, op::where_self_out,
              native::where_self_out, op::where_self>(m);
-  structured<SameDtypeMeta, Elementwise<2>, op::hardswish_out, native::hardswish_out, op::hardswish,
-             op::hardswish_>(m);
-  structured<SameDtypeMeta, Elementwise<2>, op::hardswish_backward_out,
-             native::hardswish_backward_out, op::hardswish_backward>(m);
-  structured<SameDtypeMeta, Elementwise<2>, op::hardtanh_backward_grad_input,
-             native::hardtanh_backward_out, op::hardtanh_backward>(m);
+  structured<SameDtypeMeta, Fused<recipe::HardSwish, Elementwise<2>>, op::hardswish_out,
+             native::hardswish_out, op::hardswish, op::hardswish_>(m);
+  structured<SameDtypeMeta, Fused<recipe::HardSwishBackward, Elementwise<2>>,
+             op::hardswish_backward_out, native::hardswish_backward_out, op::hardswish_backward>(m);
+  structured<SameDtypeMeta, Fused<recipe::HardtanhBackward, Elementwise<2>>,
+             op::hardtanh_backward_grad_input, native::hardtanh_backward_out,
+             op::hardtanh_backward>(m);
+  structured<NanToNumMeta, Fused<recipe::NanToNum, Elementwise<2>>, op::nan_to_num_out,
+             native::nan_to_num_out, op::nan_to_num, op::nan_to_num_>(m);
   m.impl("masked_fill_.Scalar", TORCH_FN(masked_fill_scalar));
   m.impl("masked_fill_.Tensor", TORCH_FN(masked_fill_tensor));
   // These are made of other operators.

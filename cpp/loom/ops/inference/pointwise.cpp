@@ -96,13 +96,6 @@ Inferred frexp(Arguments arguments) {
   return {{Geometry::like(self), like(self, c10::kInt)}};
 }
 
-// (self, nan, posinf, neginf, *, out)
-Inferred nan_to_num(Arguments arguments) {
-  const at::Tensor& self = tensor_at(arguments, 0);
-  if (!is_floating(self.scalar_type())) return std::nullopt;
-  return {{Geometry::like(self)}};
-}
-
 // (self, *, out)
 Inferred conj_physical(Arguments arguments) {
   const at::Tensor& self = tensor_at(arguments, 0);

@@ -91,7 +91,6 @@ constexpr std::array kRules = {
     Entry{"aten::_prelu_kernel", "", inference::prelu, kMeta},
     Entry{"aten::_prelu_kernel_backward", "", inference::prelu_backward, kMeta},
     Entry{"aten::frexp", "Tensor_out", inference::frexp, kMeta},
-    Entry{"aten::nan_to_num", "out", inference::nan_to_num, kMeta},
     Entry{"aten::conj_physical", "out", inference::conj_physical, kMeta},
     Entry{"aten::addr", "", inference::outer_product, kMeta},
     Entry{"aten::grid_sampler_2d", "", inference::grid_sampler_2d, kMeta},

@@ -127,7 +127,6 @@ Inferred glu_backward(Arguments arguments);
 Inferred prelu(Arguments arguments);
 Inferred prelu_backward(Arguments arguments);
 Inferred frexp(Arguments arguments);
-Inferred nan_to_num(Arguments arguments);
 Inferred conj_physical(Arguments arguments);
 Inferred outer_product(Arguments arguments);
 

@@ -9,10 +9,7 @@
 #include "loom/ops/fused.h"
 #include "loom/ops/structured.h"
 
-#include <ATen/native/Activation.h>
-
 #include <cmath>
-#include <string_view>
 
 namespace loom::ops {
 
@@ -203,32 +200,6 @@ struct Where {
   }
 };
 
-// Of a bound and a value that are equal (two zeros) the value is kept: it comes second.
-struct ClampMin {
-  static void emit(FusedOperator& f, const Tensor& to, const Tensor& self, const Scalar& min) {
-    if (f.mask()) return f.give_up();
-    f.store(f.apply(Op::kMaximum, f.rounded(f.number(min)), f.load(self)), to);
-  }
-};
-
-struct ClampMax {
-  static void emit(FusedOperator& f, const Tensor& to, const Tensor& self, const Scalar& max) {
-    if (f.mask()) return f.give_up();
-    f.store(f.apply(Op::kMinimum, f.rounded(f.number(max)), f.load(self)), to);
-  }
-};
-
-struct Clamp {
-  static void emit(FusedOperator& f, const Tensor& to, const Tensor& self,
-                   const std::optional<Scalar>& min, const std::optional<Scalar>& max) {
-    if (f.mask()) return f.give_up();
-    Node value = f.load(self);
-    if (min) value = f.apply(Op::kMaximum, f.rounded(f.number(*min)), value);
-    if (max) value = f.apply(Op::kMinimum, f.rounded(f.number(*max)), value);
-    f.store(value, to);
-  }
-};
-
 /// x to the power of a number; the small ones as ATen does them.
 struct PowScalar {
   static void emit(FusedOperator& f, const Tensor& to, const Tensor& self, const Scalar& exponent) {
@@ -301,127 +272,6 @@ struct Lerp {
     const Node low = f.apply(Op::kLt, f.apply(Op::kAbs, w), f.number(0.5));
     const Node factor = f.where(low, w, f.sub(w, f.number(1.0)));
     f.store(f.apply(Op::kMulAdd, factor, f.sub(b, a), f.where(low, a, b)), to);
-  }
-};
-
-inline Node logistic(FusedOperator& f, Node x) {
-  const Node one = f.number(1.0);
-  return f.div(one, f.add(one, f.apply(Op::kExp, f.sub(f.number(0.0), x))));
-}
-
-struct Sigmoid {
-  static void emit(FusedOperator& f, const Tensor& to, const Tensor& self) {
-    if (!f.floating()) return f.give_up();
-    f.store(logistic(f, f.load(self)), to);
-  }
-};
-
-struct SigmoidBackward {
-  static void emit(FusedOperator& f, const Tensor& to, const Tensor& grad, const Tensor& output) {
-    if (!f.floating()) return f.give_up();
-    const Node g = f.load(grad), y = f.load(output);
-    f.store(f.mul(f.mul(g, f.sub(f.number(1.0), y)), y), to);
-  }
-};
-
-struct TanhBackward {
-  static void emit(FusedOperator& f, const Tensor& to, const Tensor& grad, const Tensor& output) {
-    if (!f.floating()) return f.give_up();
-    const Node g = f.load(grad), y = f.load(output);
-    f.store(f.mul(g, f.sub(f.number(1.0), f.mul(y, y))), to);
-  }
-};
-
-struct Silu {
-  static void emit(FusedOperator& f, const Tensor& to, const Tensor& self) {
-    if (!f.floating()) return f.give_up();
-    const Node x = f.load(self);
-    f.store(f.div(x, f.add(f.number(1.0), f.apply(Op::kExp, f.apply(Op::kNeg, x)))), to);
-  }
-};
-
-struct SiluBackward {
-  static void emit(FusedOperator& f, const Tensor& to, const Tensor& grad, const Tensor& self) {
-    if (!f.floating()) return f.give_up();
-    const Node g = f.load(grad), x = f.load(self), one = f.number(1.0);
-    const Node s = f.div(one, f.add(one, f.apply(Op::kExp, f.apply(Op::kNeg, x))));
-    f.store(f.mul(f.mul(g, s), f.add(one, f.mul(x, f.sub(one, s)))), to);
-  }
-};
-
-/// 0.5 x (1 + erf(x / sqrt 2)), or with tanh(sqrt(2 / pi) (x + 0.044715 x^3)) for erf.
-struct Gelu {
-  static constexpr double kBeta = M_SQRT2 * M_2_SQRTPI * 0.5, kKappa = 0.044715;
-
-  static void emit(FusedOperator& f, const Tensor& to, const Tensor& self,
-                   std::string_view approximate) {
-    if (!f.floating()) return f.give_up();
-    const Node x = f.load(self), one = f.number(1.0), half = f.number(0.5);
-    if (at::native::get_gelutype_enum(approximate) == at::native::GeluType::Tanh) {
-      const Node cube = f.mul(f.mul(x, x), x);
-      const Node inner = f.mul(f.number(kBeta), f.add(x, f.mul(f.number(kKappa), cube)));
-      f.store(f.mul(f.mul(half, x), f.add(one, f.apply(Op::kTanh, inner))), to);
-    } else if (f.common() == fusion::DType::kBFloat16) {
-      f.store(f.mul(x, f.apply(Op::kNormalCdf, x)), to);
-    } else {
-      const Node erf = f.apply(Op::kErf, f.mul(x, f.number(M_SQRT1_2)));
-      f.store(f.mul(f.mul(half, x), f.add(one, erf)), to);
-    }
-  }
-};
-
-struct GeluBackward {
-  static void emit(FusedOperator& f, const Tensor& to, const Tensor& grad, const Tensor& self,
-                   std::string_view approximate) {
-    if (!f.floating()) return f.give_up();
-    const Node g = f.load(grad), x = f.load(self), one = f.number(1.0), half = f.number(0.5);
-    if (at::native::get_gelutype_enum(approximate) == at::native::GeluType::Tanh) {
-      const Node square = f.mul(x, x);
-      const Node beta = f.number(Gelu::kBeta);
-      const Node inner = f.mul(beta, f.add(x, f.mul(f.number(Gelu::kKappa), f.mul(square, x))));
-      const Node tanh = f.apply(Op::kTanh, inner);
-      const Node left = f.mul(half, x);
-      const Node slope = f.mul(beta, f.add(one, f.mul(f.number(3 * Gelu::kKappa), square)));
-      const Node right = f.mul(f.mul(left, f.sub(one, f.mul(tanh, tanh))), slope);
-      f.store(f.mul(g, f.add(f.mul(half, f.add(one, tanh)), right)), to);
-    } else {
-      const Node cdf =
-          f.common() == fusion::DType::kBFloat16
-              ? f.apply(Op::kNormalCdf, x)
-              : f.mul(half, f.add(one, f.apply(Op::kErf, f.mul(x, f.number(M_SQRT1_2)))));
-      const Node gauss = f.apply(Op::kExp, f.mul(f.mul(x, x), f.number(-0.5)));
-      const Node pdf = f.mul(f.number(M_2_SQRTPI * M_SQRT1_2 * 0.5), gauss);
-      f.store(f.mul(g, f.add(cdf, f.mul(x, pdf))), to);
-    }
-  }
-};
-
-struct ThresholdBackward {
-  static void emit(FusedOperator& f, const Tensor& to, const Tensor& grad, const Tensor& self,
-                   const Scalar& threshold) {
-    if (f.mask()) return f.give_up();
-    const Node g = f.load(grad), x = f.load(self);
-    const Node below = f.apply(Op::kLe, x, f.number(threshold));
-    f.store(f.where(below, f.number(c10::Scalar(0)), g), to);
-  }
-};
-
-struct LeakyRelu {
-  static void emit(FusedOperator& f, const Tensor& to, const Tensor& self, const Scalar& slope) {
-    if (!f.floating()) return f.give_up();
-    const Node x = f.load(self);
-    const Node positive = f.apply(Op::kGt, x, f.number(0.0));
-    f.store(f.where(positive, x, f.mul(x, f.number(slope))), to);
-  }
-};
-
-struct LeakyReluBackward {
-  static void emit(FusedOperator& f, const Tensor& to, const Tensor& grad, const Tensor& self,
-                   const Scalar& slope, bool) {
-    if (!f.floating()) return f.give_up();
-    const Node g = f.load(grad), x = f.load(self);
-    const Node positive = f.apply(Op::kGt, x, f.number(0.0));
-    f.store(f.where(positive, g, f.mul(g, f.number(slope))), to);
   }
 };
 
