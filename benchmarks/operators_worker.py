@@ -20,7 +20,9 @@ from measure import SETTLE_SECONDS
 
 ELEMENTS = 1_000_000
 LEAST_ELEMENTS = ELEMENTS // 20
-ROUNDS = 5
+ROUNDS, MOST_ROUNDS = 5, 15
+MORE_SECONDS = 2.0  # of an operator, for more than the first rounds
+SPREAD = 0.1  # of the rounds' ratios, between the quartiles: with more of it there are more rounds
 SECONDS = 0.012  # of a round
 MOST_CALLS = 64  # of a batch
 HELD_BYTES = 1 << 26
@@ -83,12 +85,25 @@ def compare(sample: op_samples.Sample, gradient: bool, waited: bool) -> dict[str
     seconds = measure(variants["cpu"], 1, waited)
     calls = max(1, min(most, int(SECONDS / max(seconds, 1e-7))))
     times: dict[str, list[float]] = {device: [] for device in variants}
-    for _ in range(ROUNDS):
+    end = time.perf_counter() + MORE_SECONDS
+    while not settled(times):
+        enough = len(times["cpu"]) >= MOST_ROUNDS or time.perf_counter() > end
+        if enough and len(times["cpu"]) >= ROUNDS:
+            break
         for device, call in variants.items():
             time.sleep(SETTLE_SECONDS)
             measure(call, 1, waited)  # wakes threads and fills caches
             times[device].append(measure(call, calls, waited))
     return {device: statistics.median(each) for device, each in times.items()}
+
+
+def settled(times: dict[str, list[float]]) -> bool:
+    """Whether the rounds agree. That they are enough does not depend on which side is ahead."""
+    ratios = [cpu / loom for cpu, loom in zip(times["cpu"], times["loom"], strict=True)]
+    if len(ratios) < ROUNDS:
+        return False
+    low, middle, high = statistics.quantiles(ratios, n=4)
+    return high - low < SPREAD * middle
 
 
 def computes(call: Call, sample: op_samples.Sample) -> bool:
