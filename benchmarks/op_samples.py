@@ -21,6 +21,7 @@ import torch
 
 SAMPLES = 24
 ENOUGH = 0.5  # of what is wanted
+MOST_SMALL = 1 << 20
 TOO_MANY = 4.0
 LARGEST_FACTOR = 4096
 SECONDS = 5.0  # to look for larger samples
@@ -124,8 +125,9 @@ def samples(info: Any) -> Iterator[Sample]:
 
 
 def small(info: Any) -> Sample | None:
-    """The first sample that has elements."""
-    return next((sample for sample in samples(info) if sample.elements > 0), None)
+    """The first sample that has elements, but not so many as those that test 64-bit indices."""
+    fitting = (sample for sample in samples(info) if 0 < sample.elements <= MOST_SMALL)
+    return next(fitting, None)
 
 
 def large(info: Any, elements: int) -> Sample | None:
