@@ -33,7 +33,7 @@ TEST(OptionsTest, EmptyEnvironmentGivesDefaults) {
   EXPECT_FALSE(options.launch_blocking);
   EXPECT_EQ(options.spin_ns, 30'000);
   EXPECT_EQ(options.fallback, FallbackMode::kAllow);
-  EXPECT_EQ(options.simd, SimdLimit::kAvx512);
+  EXPECT_EQ(options.simd, SimdLevel::kAvx512);
   EXPECT_TRUE(options.backward_on_caller);
   EXPECT_TRUE(options.fusion_jit);
 }
@@ -50,7 +50,7 @@ TEST(OptionsTest, ReadsEveryVariable) {
   EXPECT_TRUE(options.launch_blocking);
   EXPECT_EQ(options.spin_ns, 7'000);
   EXPECT_EQ(options.fallback, FallbackMode::kError);
-  EXPECT_EQ(options.simd, SimdLimit::kAvx2);
+  EXPECT_EQ(options.simd, SimdLevel::kAvx2);
   EXPECT_FALSE(options.backward_on_caller);
   EXPECT_FALSE(options.fusion_jit);
 }

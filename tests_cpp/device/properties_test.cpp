@@ -72,12 +72,6 @@ TEST(PropertiesTest, TooManyDevicesAreAnError) {
   EXPECT_THROW((void)enumerate_devices(-1, 0, 0), Error);
 }
 
-TEST(PropertiesTest, SimdLevelsHaveNames) {
-  EXPECT_STREQ(to_string(SimdLevel::kScalar), "scalar");
-  EXPECT_STREQ(to_string(SimdLevel::kAvx2), "AVX2");
-  EXPECT_STREQ(to_string(SimdLevel::kAvx512), "AVX-512");
-}
-
 using PropertiesChildTest = testing::ChildTest;
 
 TEST_F(PropertiesChildTest, TheAffinityMaskIsRespected) {

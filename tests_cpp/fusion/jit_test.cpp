@@ -369,7 +369,8 @@ TEST_P(JitTest, BFloat16IsRoundedToNearestEven) {
 }
 
 TEST_P(JitTest, ValuesOutliveCalls) {
-  if (GetParam() != simd_level()) GTEST_SKIP() << "functions are for the widest instructions only";
+  if (GetParam() != vector_level())
+    GTEST_SKIP() << "functions are for the widest instructions only";
   for (const Type type : {Type::kFloat, Type::kDouble}) {
     for (const Op op : {Op::kExp, Op::kAtan2}) {
       expect_same(crowded_body(type, op), {.rows = 2, .columns = 100});
@@ -383,7 +384,8 @@ constexpr Op kFormulas[] = {Op::kExp,   Op::kExp2, Op::kExpm1, Op::kLog,   Op::k
 // Functions that are made of others in line: alone, beside 64-bit values, which halve the lanes, of
 // one value a row, and more of them than a body has room for.
 TEST_P(JitTest, FormulasGiveTheBitsOfTheirFunctions) {
-  if (GetParam() != simd_level()) GTEST_SKIP() << "functions are for the widest instructions only";
+  if (GetParam() != vector_level())
+    GTEST_SKIP() << "functions are for the widest instructions only";
   for (const Op op : kFormulas) {
     const Body alone{.inputs = {{}, {.uniform = true}},
                      .instructions = {step(op, 0, 1), step(op, 1, 0), step(op, 1, 1)},
@@ -400,7 +402,8 @@ TEST_P(JitTest, FormulasGiveTheBitsOfTheirFunctions) {
 }
 
 TEST_P(JitTest, MoreFormulasThanThereIsRoomFor) {
-  if (GetParam() != simd_level()) GTEST_SKIP() << "functions are for the widest instructions only";
+  if (GetParam() != vector_level())
+    GTEST_SKIP() << "functions are for the widest instructions only";
   for (const int count : {5, 12, 13, 14, 40}) {
     Body body{.inputs = {{}}};
     for (int i = 0; i < count; ++i) {
@@ -413,7 +416,8 @@ TEST_P(JitTest, MoreFormulasThanThereIsRoomFor) {
 }
 
 TEST_P(JitTest, RandomBodiesWithFunctions) {
-  if (GetParam() != simd_level()) GTEST_SKIP() << "functions are for the widest instructions only";
+  if (GetParam() != vector_level())
+    GTEST_SKIP() << "functions are for the widest instructions only";
   for (std::uint64_t seed = 0; seed < 1000; ++seed) {
     const Body body = testing::random_body(seed, {.inputs = 4, .all_types = seed % 2 == 0});
     const auto kernel = make(body);
@@ -455,7 +459,7 @@ TEST_P(JitTest, ChildrenOfForkMakeTheirOwnCode) {
 }
 
 TEST(CompileTest, FollowsTheOptions) {
-  const bool wanted = options().fusion_jit && options().simd != SimdLimit::kScalar &&
+  const bool wanted = options().fusion_jit && options().simd != SimdLevel::kScalar &&
                       jit::widest_level() != SimdLevel::kScalar;
   EXPECT_EQ(compile(relu_body()) != nullptr, wanted);
 }

@@ -27,29 +27,19 @@ bool is_function(Op op) {
 TEST(VectorMathTest, EveryFunctionIsThereForFloatAndDoubleAndNoOther) {
   for (int i = 0; i < kOps; ++i) {
     const Op op = static_cast<Op>(i);
-    const bool expected = simd_level() != SimdLevel::kScalar && is_function(op);
+    const bool expected = vector_level() != SimdLevel::kScalar && is_function(op);
     EXPECT_EQ(vector_function(op, Type::kFloat) != nullptr, expected) << name_of(op);
     EXPECT_EQ(vector_function(op, Type::kDouble) != nullptr, expected) << name_of(op);
     EXPECT_EQ(vector_function(op, Type::kInt32), nullptr) << name_of(op);
   }
 }
 
-SimdLevel of_this_processor() {
-#if defined(LOOM_TEST_HAS_SIMD)  // the build has the kernels
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")) {
-    return SimdLevel::kAvx512;
-  }
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return SimdLevel::kAvx2;
+TEST(VectorMathTest, TheFunctionsAreThoseOfTheKernels) {
+#if defined(LOOM_TEST_HAS_SIMD)  // the build has them
+  EXPECT_EQ(vector_level(), simd_level());
+#else
+  EXPECT_EQ(vector_level(), SimdLevel::kScalar);
 #endif
-  return SimdLevel::kScalar;
-}
-
-TEST(VectorMathTest, TheLevelIsTheProcessorsUnlessTheOptionLowersIt) {
-  SimdLevel expected = of_this_processor();
-  if (options().simd == SimdLimit::kAvx2) expected = std::min(expected, SimdLevel::kAvx2);
-  if (options().simd == SimdLimit::kScalar) expected = SimdLevel::kScalar;
-  EXPECT_EQ(simd_level(), expected);
 }
 
 /// One operation on 64 elements by the interpreter, which calls the functions of whole vectors.

@@ -115,11 +115,11 @@ void set_fallback(Options& options, std::string_view name, std::string_view valu
 
 void set_simd(Options& options, std::string_view name, std::string_view value) {
   if (value == "scalar") {
-    options.simd = SimdLimit::kScalar;
+    options.simd = SimdLevel::kScalar;
   } else if (value == "avx2") {
-    options.simd = SimdLimit::kAvx2;
+    options.simd = SimdLevel::kAvx2;
   } else if (value == "avx512") {
-    options.simd = SimdLimit::kAvx512;
+    options.simd = SimdLevel::kAvx512;
   } else {
     reject(name, value, "'scalar', 'avx2' or 'avx512'");
   }

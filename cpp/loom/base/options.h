@@ -8,6 +8,7 @@
 // Thread: options() may be called from any thread.
 
 #include "loom/base/export.h"
+#include "loom/base/simd_level.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -22,7 +23,6 @@ enum class MemoryMode { kUnified, kIsolated };
 enum class FallbackMode { kAllow, kWarn, kError };
 
 /// The widest instruction set that kernels may use, where the processor has it.
-enum class SimdLimit { kScalar, kAvx2, kAvx512 };
 
 struct Options {
   int devices = 0;  ///< LOOM_DEVICES: number of devices, 1 to 16; 0 = one per NUMA node
@@ -36,7 +36,7 @@ struct Options {
   std::int64_t spin_ns = 30'000;   ///< LOOM_SPIN_US (microseconds): how long an idle thread spins
   bool backward_on_caller = true;  ///< LOOM_BACKWARD_THREAD: caller | device
   FallbackMode fallback = FallbackMode::kAllow;  ///< LOOM_FALLBACK: allow | warn | error
-  SimdLimit simd = SimdLimit::kAvx512;           ///< LOOM_SIMD: scalar | avx2 | avx512
+  SimdLevel simd = SimdLevel::kAvx512;           ///< LOOM_SIMD: scalar | avx2 | avx512
   bool fusion_jit = true;  ///< LOOM_FUSION_JIT: fused programs are compiled to machine code
 };
 

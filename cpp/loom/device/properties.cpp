@@ -167,18 +167,6 @@ std::size_t usable_memory(const CgroupLimits& limits) {
   return std::min(memory, limits.memory.value_or(memory));
 }
 
-SimdLevel simd_level() {
-#if defined(__x86_64__)
-  __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
-    return SimdLevel::kAvx512;
-  }
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return SimdLevel::kAvx2;
-#endif
-  return SimdLevel::kScalar;
-}
-
 /// Device `index` of `count` gets the processors that are its even share, or one in turn.
 std::vector<int> share_of(const std::vector<int>& cpus, int index, int count) {
   const int total = static_cast<int>(cpus.size());
@@ -189,18 +177,6 @@ std::vector<int> share_of(const std::vector<int>& cpus, int index, int count) {
 }
 
 }  // namespace
-
-const char* to_string(SimdLevel level) noexcept {
-  switch (level) {
-    case SimdLevel::kAvx512:
-      return "AVX-512";
-    case SimdLevel::kAvx2:
-      return "AVX2";
-    case SimdLevel::kScalar:
-      break;
-  }
-  return "scalar";
-}
 
 std::vector<DeviceProperties> enumerate_devices(int count, int threads, std::size_t memory_limit) {
   LOOM_CHECK(count >= 0 && count <= kMaxDevices, "LOOM_DEVICES: expected 1 to ", kMaxDevices,

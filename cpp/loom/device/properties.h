@@ -4,6 +4,7 @@
 // What a device is made of, read from the system once. Values are immutable afterwards.
 
 #include "loom/base/export.h"
+#include "loom/base/simd_level.h"
 
 #include <cstddef>
 #include <string>
@@ -11,20 +12,16 @@
 
 namespace loom {
 
-enum class SimdLevel { kScalar, kAvx2, kAvx512 };
-
-[[nodiscard]] LOOM_API const char* to_string(SimdLevel level) noexcept;
-
 struct DeviceProperties {
   std::string name;    ///< the processor's model name
   int core_count = 0;  ///< cores that run this device's kernels; two hardware threads are one core
-  std::vector<int> cpus;         ///< the processors they may run on
-  int numa_node = -1;            ///< -1 when the host is split without regard to nodes
-  std::size_t total_memory = 0;  ///< bytes that may be mapped (LOOM_MEMORY_LIMIT)
-  std::size_t l1_cache = 0;      ///< data cache of one core, bytes
-  std::size_t l2_cache = 0;      ///< bytes
-  std::size_t l3_cache = 0;      ///< bytes, shared
-  SimdLevel simd = SimdLevel::kScalar;
+  std::vector<int> cpus;                ///< the processors they may run on
+  int numa_node = -1;                   ///< -1 when the host is split without regard to nodes
+  std::size_t total_memory = 0;         ///< bytes that may be mapped (LOOM_MEMORY_LIMIT)
+  std::size_t l1_cache = 0;             ///< data cache of one core, bytes
+  std::size_t l2_cache = 0;             ///< bytes
+  std::size_t l3_cache = 0;             ///< bytes, shared
+  SimdLevel simd = SimdLevel::kScalar;  ///< that kernels run with
 };
 
 /// The most devices that a host is split into. There may be more devices than cores, which then

@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kMaxSlots = 1024;
 
 const Primitives& best_primitives() noexcept {
-  switch (simd_level()) {
+  switch (vector_level()) {
     case SimdLevel::kAvx512:
       return avx512_primitives();
     case SimdLevel::kAvx2:

@@ -5,16 +5,16 @@
 // and machine code call the same ones, so that both give the same bits.
 // Thread: any.
 
+#include "loom/base/simd_level.h"
 #include "loom/fusion/op.h"
 
 namespace loom::fusion {
 
-/// The instruction sets that kernels are made for, chosen once for the process.
-enum class SimdLevel { kScalar, kAvx2, kAvx512 };
-/// The widest that the processor and this build have.
-[[nodiscard]] SimdLevel simd_level() noexcept;
+/// simd_level(), or kScalar in a build that has no such functions (one without torch, which has
+/// Sleef).
+[[nodiscard]] SimdLevel vector_level() noexcept;
 
-/// The function that computes `op` for kFloat or kDouble on one full vector of simd_level(): it
+/// The function that computes `op` for kFloat or kDouble on one full vector of vector_level(): it
 /// takes and returns vectors in registers by the System V convention (__m512 f(__m512 a) or
 /// f(__m512 a, __m512 b), all vector registers are lost), and is safe for any lane values. Null for
 /// operations that have none (those that are one or two machine instructions), and where this build

@@ -38,7 +38,7 @@ class JitKernel final : public Kernel {
 
 /// Whether the functions that the body needs are there.
 bool has_functions(SimdLevel level, const Body& body, const Plan& plan) {
-  if (plan.calls && level != simd_level()) return false;
+  if (plan.calls && level != vector_level()) return false;
   for (std::size_t i = 0; i < body.instructions.size(); ++i) {
     const auto [op, type, a, b, c] = body.instructions[i];
     const bool called = plan.needed[body.first_result() + i] && is_function(op);
@@ -49,14 +49,7 @@ bool has_functions(SimdLevel level, const Body& body, const Plan& plan) {
 
 }  // namespace
 
-SimdLevel widest_level() noexcept {
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                    __builtin_cpu_supports("f16c") && __builtin_cpu_supports("bmi2");
-  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  if (!avx2) return SimdLevel::kScalar;
-  return avx512 ? SimdLevel::kAvx512 : SimdLevel::kAvx2;
-}
+SimdLevel widest_level() noexcept { return processor_simd_level(); }
 
 std::shared_ptr<const Kernel> compile_for(SimdLevel level, const Body& body) {
   struct alignas(64) Line {
@@ -92,22 +85,9 @@ std::shared_ptr<const Kernel> compile_for(SimdLevel level, const Body& body) {
 
 }  // namespace jit
 
-namespace {
-
-SimdLevel level_of_process() {
-  if (!options().fusion_jit) return SimdLevel::kScalar;
-  const SimdLevel limit = options().simd == SimdLimit::kAvx512 ? SimdLevel::kAvx512
-                          : options().simd == SimdLimit::kAvx2 ? SimdLevel::kAvx2
-                                                               : SimdLevel::kScalar;
-  return std::min(limit, jit::widest_level());
-}
-
-}  // namespace
-
 std::shared_ptr<const Kernel> compile(const Body& body) {
-  static const SimdLevel level = level_of_process();
-  if (level == SimdLevel::kScalar) return nullptr;
-  return jit::compile_for(level, body);
+  if (!options().fusion_jit || simd_level() == SimdLevel::kScalar) return nullptr;
+  return jit::compile_for(simd_level(), body);
 }
 
 }  // namespace loom::fusion

@@ -14,7 +14,7 @@ namespace loom::fusion::jit {
 /// The widest instruction set that the processor has and machine code can be made for.
 [[nodiscard]] SimdLevel widest_level() noexcept;
 
-/// Machine code of `level`; null as compile(), and for functions if `level` is not simd_level().
+/// Machine code of `level`; null as compile(), and for functions if `level` is not vector_level().
 /// Requires: a valid body; the processor has `level`.
 [[nodiscard]] std::shared_ptr<const Kernel> compile_for(SimdLevel level, const Body& body);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/flash_attention/tile_kernels.h"
 
-#include "loom/fusion/vector_math.h"
+#include "loom/base/simd_level.h"
 
 #include <c10/util/BFloat16.h>
 
@@ -9,8 +9,7 @@ namespace loom::ops {
 namespace {
 
 const AttentionKernels* choose() noexcept {
-  using fusion::SimdLevel;
-  const SimdLevel level = fusion::simd_level();
+  const SimdLevel level = simd_level();
   if (level >= SimdLevel::kAvx512 && &detail::avx512_attention_kernels != nullptr) {
     return detail::avx512_attention_kernels();
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/product/winograd_strided.h"
 
-#include "loom/fusion/vector_math.h"
+#include "loom/base/simd_level.h"
 #include "loom/ops/product/convolve_parts.h"
 #include "loom/ops/product/direct.h"
 #include "loom/ops/product/multiply.h"
@@ -270,7 +270,7 @@ float* elements(const TensorRef& tensor) {
 }  // namespace
 
 bool suits_winograd_strided(const Windows& windows, std::int64_t filters) {
-  if (fusion::simd_level() < fusion::SimdLevel::kAvx512 || &strided::multiply == nullptr) {
+  if (simd_level() < SimdLevel::kAvx512 || &strided::multiply == nullptr) {
     return false;
   }
   for (const WindowAxis* axis : {&windows.y, &windows.x}) {

@@ -5,7 +5,7 @@
 // F(2x2, 4x4). Taps, rows and columns are even or odd ones, which counts from 0 at the first that a
 // tile sees; there are four even taps and three odd ones in one direction, and a tile begins
 // kTileStep elements after its neighbour. Thread: any. Weak: null in builds for other processors.
-// Requires: AVX-512 as fusion::SimdLevel::kAvx512 means it.
+// Requires: AVX-512 as SimdLevel::kAvx512 means it.
 
 #include <cstdint>
 

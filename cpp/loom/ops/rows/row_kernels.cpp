@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/rows/row_kernels.h"
 
-#include "loom/fusion/vector_math.h"
+#include "loom/base/simd_level.h"
 
 namespace loom::ops {
 namespace {
 
 const RowKernels* choose() noexcept {
-  using fusion::SimdLevel;
-  const SimdLevel level = fusion::simd_level();
+  const SimdLevel level = simd_level();
   if (level >= SimdLevel::kAvx512 && &detail::avx512_row_kernels != nullptr) {
     return detail::avx512_row_kernels();
   }
