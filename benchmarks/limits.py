@@ -84,10 +84,14 @@ def cache_bytes() -> int:
 
 
 def processor() -> str:
+    """Name, family and model: some names are those of several generations."""
+    names = {}
     for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return "unknown"
+        key, _, value = line.partition(":")
+        names.setdefault(key.strip(), value.strip())
+    if "cpu family" not in names:
+        return names.get("model name", "unknown")
+    return f"{names['model name']}, family {names['cpu family']} model {names['model']}"
 
 
 def shortest(call: Callable[[], object]) -> float:
