@@ -44,6 +44,35 @@ TEST_F(ProgramTest, AResultIsNotLoadedAgain) {
   EXPECT_EQ(body.outputs.size(), 2u);
 }
 
+// More than the processor puts to whole lines at once are slower than through the caches.
+TEST_F(ProgramTest, FewResultsOfBytesAreWrittenPastTheCaches) {
+  const std::vector<std::int64_t> sizes{std::int64_t{1} << 24}, strides{1};
+  const auto tensor = [&](int index, DType dtype) {
+    auto* const data = reinterpret_cast<std::byte*>(std::uintptr_t(index + 1) << 32);
+    return TensorAccess{.data = data,
+                        .dtype = dtype,
+                        .sizes = sizes,
+                        .strides = strides,
+                        .numel = sizes[0],
+                        .contiguous = true,
+                        .allocation = data};
+  };
+  const auto streams = [&](int results) {
+    program_.reset();
+    for (int i = 1; i <= results; ++i) {
+      Expression greater("gt");
+      const Node value = greater.load(tensor(0, DType::kFloat));
+      greater.store(greater.apply(Op::kGt, value, greater.number(Type::kFloat, i)),
+                    tensor(i, DType::kBool));
+      EXPECT_TRUE(program_.append(greater));
+    }
+    return close().streaming;
+  };
+  EXPECT_TRUE(streams(1));
+  EXPECT_TRUE(streams(4));
+  EXPECT_FALSE(streams(5));
+}
+
 TEST_F(ProgramTest, AResultWhoseMemoryWasFreedIsNotStored) {
   ASSERT_TRUE(add(c_, a_, b_));
   ASSERT_TRUE(add(d_, c_, a_));
