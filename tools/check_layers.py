@@ -11,7 +11,9 @@ from pathlib import Path
 
 LEVELS = {
     "base": 0,
+    "simd": 1,
     "device": 1,
+    "kernels": 2,
     "memory": 2,
     "fusion": 2,
     "backend": 3,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Concatenation: each tensor is copied to its place in the result, all of them in one grid.
-#include "loom/ops/movement/interleave.h"
-#include "loom/ops/movement/strided_copy.h"
+#include "loom/kernels/copy/interleave.h"
+#include "loom/kernels/copy/strided_copy.h"
 #include "loom/ops/self_overlap.h"
 #include "loom/ops/structured.h"
 
@@ -56,7 +56,7 @@ struct CatCommand {
   struct Place {
     const TensorRef* input;
     std::int64_t offset;  // in the result, along `dim`
-    std::optional<StridedCopy> copy;
+    std::optional<kernels::StridedCopy> copy;
   };
 
   /// Dense tensors with one element each along the last dimension: stacked along it.
@@ -66,7 +66,8 @@ struct CatCommand {
              !input.neg() && input.sizes()[dim] == 1;
     };
     return dim == output.dim() - 1 && output.is_contiguous() && !output.conj() && !output.neg() &&
-           can_interleave(output.itemsize()) && std::all_of(inputs.begin(), inputs.end(), suits);
+           kernels::can_interleave(output.itemsize()) &&
+           std::all_of(inputs.begin(), inputs.end(), suits);
   }
 
   void interleave(Queue& queue) const {
@@ -79,8 +80,8 @@ struct CatCommand {
         .run((count + length - 1) / length,
              [&](std::int64_t block) {
                const std::int64_t begin = block * length;
-               interleave_elements(sources, output.itemsize(), begin,
-                                   std::min(begin + length, count), output.data());
+               kernels::interleave_elements(sources, output.itemsize(), begin,
+                                            std::min(begin + length, count), output.data());
              },
              RunBy::kAny);
   }
@@ -100,8 +101,9 @@ struct CatCommand {
     }
   }
 
-  [[nodiscard]] std::optional<StridedCopy> copy_to(std::int64_t offset, const TensorRef& input,
-                                                   std::size_t total) const {
+  [[nodiscard]] std::optional<kernels::StridedCopy> copy_to(std::int64_t offset,
+                                                            const TensorRef& input,
+                                                            std::size_t total) const {
     if (input.dtype() != output.dtype() || input.conj() || input.neg() || output.conj() ||
         output.neg() || overlaps_) {
       return std::nullopt;
@@ -110,7 +112,7 @@ struct CatCommand {
     to.data += offset * to.strides[dim] * static_cast<std::int64_t>(output.itemsize());
     const TensorView from = input.view();
     to.sizes = from.sizes;
-    return StridedCopy::between(to, from, total);
+    return kernels::StridedCopy::between(to.elements(), from.elements(), total);
   }
 
   /// `bytes` are those of the open block so far.

@@ -7,10 +7,10 @@
 #include "loom/backend/device_state.h"
 #include "loom/backend/host_allocator.h"
 #include "loom/device/held_memory.h"
-#include "loom/ops/copy_bytes.h"
+#include "loom/kernels/copy/copy_bytes.h"
+#include "loom/kernels/copy/strided_copy.h"
 #include "loom/ops/fused.h"
 #include "loom/ops/launch.h"
-#include "loom/ops/movement/strided_copy.h"
 #include "loom/ops/number_check.h"
 #include "loom/ops/self_overlap.h"
 
@@ -38,7 +38,7 @@ bool same_bytes(const TensorRef& destination, const TensorRef& source) {
 
 void copy_dense(Grid& grid, const TensorRef& destination, const TensorRef& source) {
   const std::size_t bytes = static_cast<std::size_t>(destination.numel()) * destination.itemsize();
-  const bool streaming = bytes >= kStreamingBytes;
+  const bool streaming = bytes >= kernels::kStreamingBytes;
   // Whole pages to a block. One block while a core's cache holds it, then an even share for each
   // core.
   constexpr std::size_t kWhole = std::size_t{1} << 20, kPiece = std::size_t{256} << 10;
@@ -46,8 +46,8 @@ void copy_dense(Grid& grid, const TensorRef& destination, const TensorRef& sourc
   const auto blocks = static_cast<std::int64_t>((bytes + length - 1) / length);
   grid.run_by_any(blocks, [&](std::int64_t block) {
     const std::size_t begin = static_cast<std::size_t>(block) * length;
-    copy_bytes(destination.data() + begin, source.data() + begin, std::min(length, bytes - begin),
-               streaming);
+    kernels::copy_bytes(destination.data() + begin, source.data() + begin,
+                        std::min(length, bytes - begin), streaming);
   });
 }
 
@@ -71,7 +71,7 @@ bool copy_moved(Grid& grid, const TensorRef& destination, const TensorRef& sourc
   const TensorView to = destination.view(), from = source.view();
   if (!disjoint(to, from) || may_overlap_itself(destination)) return false;
   const std::size_t bytes = static_cast<std::size_t>(destination.numel()) * destination.itemsize();
-  const auto copy = StridedCopy::between(to, from, bytes);
+  const auto copy = kernels::StridedCopy::between(to.elements(), from.elements(), bytes);
   if (!copy) return false;
   grid.run_by_any(copy->blocks(), [&](std::int64_t block) { copy->run(block); });
   return true;

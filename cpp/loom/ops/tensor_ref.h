@@ -9,6 +9,7 @@
 // Thread: made on the caller's thread, read by the worker and the cores (const members only).
 
 #include "loom/device/command_buffer.h"
+#include "loom/kernels/tensor_view.h"
 
 #include <ATen/DimVector.h>
 #include <ATen/core/Tensor.h>
@@ -28,6 +29,14 @@ struct TensorView {
   c10::IntArrayRef sizes = {}, strides = {};
   c10::ScalarType dtype = c10::ScalarType::Undefined;
   bool conj = false, neg = false, wrapped_number = false;
+
+  /// As kernels see it that know elements by their size.
+  [[nodiscard]] kernels::TensorView elements() const noexcept {
+    return {data,
+            {sizes.data(), sizes.size()},
+            {strides.data(), strides.size()},
+            c10::elementSize(dtype)};
+  }
 };
 
 /// Gives a lazily cloned storage its own memory, on its own device, before somebody writes it.

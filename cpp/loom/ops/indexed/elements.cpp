@@ -136,7 +136,7 @@ bool gather_elements(Grid& grid, const TensorRef& result, const TensorRef& self,
   const std::int64_t total = result.numel(), block = block_length(total, 2);
   const auto* const places = reinterpret_cast<const std::int64_t*>(index.data());
   std::atomic<bool> all_there = true;
-  with_bytes(result.itemsize(), [&]<class T>(T) {
+  kernels::with_bytes(result.itemsize(), [&]<class T>(T) {
     grid.run_by_any((total + block - 1) / block, [&](std::int64_t i) {
       const std::int64_t begin = i * block;
       if (!gather_range(reinterpret_cast<T*>(result.data()),
@@ -155,7 +155,7 @@ bool scatter_elements(Grid& grid, const TensorRef& result, const TensorRef& self
   Lines lines = lines_along(self, index, write.dim);
   if (source.defined()) lines.supplied = source.sizes()[write.dim];
   if (write.how == Combine::kCopy) {
-    return with_bytes(result.itemsize(), [&]<class T>(T) {
+    return kernels::with_bytes(result.itemsize(), [&]<class T>(T) {
       if (!source.defined()) {
         const at::Tensor value = at::scalar_tensor(number, c10::TensorOptions(result.dtype()));
         const T with = *static_cast<const T*>(value.const_data_ptr());

@@ -7,8 +7,8 @@
 // in the order of the index: results depend neither on cores nor on blocks. Thread: any.
 
 #include "loom/base/export.h"
+#include "loom/kernels/copy/item.h"
 #include "loom/ops/tensor_ref.h"
-#include "loom/ops/with_bytes.h"
 
 #include <ATen/core/Tensor.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/indexed/read_rows.h"
 
-#include "loom/ops/movement/element_order.h"
+#include "loom/kernels/copy/element_order.h"
 
 #include <algorithm>
 #include <cstring>
@@ -20,12 +20,13 @@ bool read_rows(Grid& grid, const TensorRef& result, const TensorRef& self, const
       for (std::int64_t i = number * block; i < end; ++i) copy_row(i, (*places)[i]);
     });
   };
-  if (is_element(static_cast<std::size_t>(bytes))) {
-    with_bytes(static_cast<std::size_t>(bytes), [&]<class T>(T) {
+  if (kernels::is_element(static_cast<std::size_t>(bytes))) {
+    kernels::with_bytes(static_cast<std::size_t>(bytes), [&]<class T>(T) {
       std::byte* const to = result.data();
       const std::byte* const from = self.data();
       copy([to, from](std::int64_t i, std::int64_t place) {
-        copy_item<T>(to + i * std::int64_t{sizeof(T)}, from + place * std::int64_t{sizeof(T)});
+        kernels::copy_item<T>(to + i * std::int64_t{sizeof(T)},
+                              from + place * std::int64_t{sizeof(T)});
       });
     });
   } else {

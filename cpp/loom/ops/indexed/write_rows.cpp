@@ -138,7 +138,7 @@ bool write_rows(Grid& grid, const TensorRef& result, const TensorRef& self, cons
   const bool in_place = result.data() == self.data();
   const Parts parts(lines, (in_place ? 0 : self.numel()) + source.numel(), /*cuts_items=*/true);
   if (write.how == Combine::kCopy) {
-    with_bytes(result.itemsize(), [&]<class T>(T) {
+    kernels::with_bytes(result.itemsize(), [&]<class T>(T) {
       const auto all = rows_of<T>(result, source, lines, *places, parts.cuts_items());
       grid.run_by_any(parts.count(), [&](std::int64_t i) {
         const Part part = parts.at(i);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/product/convolve_taps.h"
 
-#include "loom/ops/movement/transpose_tile.h"
+#include "loom/kernels/copy/transpose_tile.h"
 #include "loom/ops/product/convolve_parts.h"
 #include "loom/ops/product/multiply.h"
 
@@ -208,11 +208,11 @@ void put_turned(const float* from, std::int64_t count, std::int64_t rows, float*
   float* turned = t_sums.get<float>(kPanel * turned_ld);
   transpose(count, rows, from, kPanel, turned, turned_ld);
   for (std::int64_t row = 0; row < rows; ++row) {
-    stream_lines(reinterpret_cast<std::byte*>(to + row * ld),
-                 reinterpret_cast<const std::byte*>(turned + row * turned_ld),
-                 static_cast<std::size_t>(count) * sizeof(float));
+    kernels::stream_lines(reinterpret_cast<std::byte*>(to + row * ld),
+                          reinterpret_cast<const std::byte*>(turned + row * turned_ld),
+                          static_cast<std::size_t>(count) * sizeof(float));
   }
-  end_streaming();
+  kernels::end_streaming();
 }
 
 }  // namespace

@@ -3,8 +3,8 @@
 
 // What the kernels of rows need beside the tensors. Thread: each has its own memory.
 
-#include "loom/ops/copy_bytes.h"
-#include "loom/ops/movement/transpose_tile.h"
+#include "loom/kernels/copy/copy_bytes.h"
+#include "loom/kernels/copy/transpose_tile.h"
 #include "loom/ops/rows/row_kernels.h"
 
 #include <ATen/core/Tensor.h>
@@ -41,10 +41,10 @@ class RowOutput {
       : data_(static_cast<std::byte*>(to.mutable_data_ptr())),
         room_(reinterpret_cast<std::byte*>(room)),
         row_bytes_(static_cast<std::size_t>(columns) * to.itemsize()),
-        streaming_(total_bytes >= kStreamingBytes && row_bytes_ % 64 == 0 &&
+        streaming_(total_bytes >= kernels::kStreamingBytes && row_bytes_ % 64 == 0 &&
                    reinterpret_cast<std::uintptr_t>(data_) % 64 == 0) {}
   ~RowOutput() {
-    if (streaming_) end_streaming();
+    if (streaming_) kernels::end_streaming();
   }
   RowOutput(const RowOutput&) = delete;
   RowOutput& operator=(const RowOutput&) = delete;
@@ -55,7 +55,8 @@ class RowOutput {
   /// The row that row() gave is complete.
   void done(std::int64_t index) const noexcept {
     if (streaming_) {
-      stream_lines(data_ + static_cast<std::size_t>(index) * row_bytes_, room_, row_bytes_);
+      kernels::stream_lines(data_ + static_cast<std::size_t>(index) * row_bytes_, room_,
+                            row_bytes_);
     }
   }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "loom/ops/movement/transpose_tile.h"
+#include "loom/kernels/copy/transpose_tile.h"
 
 #include <cstdint>
 #include <cstring>
@@ -10,7 +10,7 @@
 #include <emmintrin.h>
 #endif
 
-namespace loom::ops {
+namespace loom::kernels {
 namespace {
 
 constexpr std::size_t kVectorBytes = 16, kLine = 64;
@@ -185,4 +185,4 @@ void stream_lines(std::byte* to, const std::byte* from, std::size_t bytes) noexc
 void end_streaming() noexcept {}
 #endif
 
-}  // namespace loom::ops
+}  // namespace loom::kernels

@@ -1,23 +1,22 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "loom/ops/copy_bytes.h"
+#include "loom/kernels/copy/copy_bytes.h"
 
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
 
-#if defined(__x86_64__)
+#if defined(__AVX2__)
 #include <immintrin.h>
 #endif
 
-namespace loom::ops {
+namespace loom::kernels::LOOM_SIMD {
 
-#if defined(__x86_64__)
+#if defined(__AVX2__)
 namespace {
 
 constexpr std::size_t kLine = 64;
 
-__attribute__((target("avx2"))) void stream_lines(std::byte* destination, const std::byte* source,
-                                                  std::size_t lines) noexcept {
+void stream_lines(std::byte* destination, const std::byte* source, std::size_t lines) noexcept {
   // Far enough ahead to hide DRAM latency, near enough to stay in L1.
   constexpr std::size_t kPrefetchBytes = 1024;
   for (std::size_t i = 0; i < lines; ++i, destination += kLine, source += kLine) {
@@ -34,8 +33,7 @@ __attribute__((target("avx2"))) void stream_lines(std::byte* destination, const 
 
 void copy_bytes(std::byte* destination, const std::byte* source, std::size_t bytes,
                 bool streaming) noexcept {
-  static const bool has_avx2 = __builtin_cpu_supports("avx2");
-  if (!streaming || !has_avx2 || bytes < 4 * kLine) {
+  if (!streaming || bytes < 4 * kLine) {
     std::memcpy(destination, source, bytes);
     return;
   }
@@ -52,4 +50,4 @@ void copy_bytes(std::byte* destination, const std::byte* source, std::size_t byt
 }
 #endif
 
-}  // namespace loom::ops
+}  // namespace loom::kernels::LOOM_SIMD

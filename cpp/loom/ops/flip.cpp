@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // flip: a copy whose source is walked backwards. What has no such form is ATen's.
+#include "loom/kernels/copy/strided_copy.h"
 #include "loom/ops/empty.h"
 #include "loom/ops/fallback.h"
 #include "loom/ops/inference/rule.h"
 #include "loom/ops/launch.h"
-#include "loom/ops/movement/strided_copy.h"
 
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/flip_native.h>
@@ -39,8 +39,9 @@ void flip_elements(Grid& grid, const TensorRef& result, const TensorRef& self,
     strides[d] = -strides[d];
   }
   from.strides = strides;
-  const auto copy = StridedCopy::between(
-      result.view(), from, static_cast<std::size_t>(result.numel()) * result.itemsize());
+  const auto copy =
+      kernels::StridedCopy::between(result.view().elements(), from.elements(),
+                                    static_cast<std::size_t>(result.numel()) * result.itemsize());
   if (copy) {
     grid.run_by_any(copy->blocks(), [&](std::int64_t block) { copy->run(block); });
   } else {

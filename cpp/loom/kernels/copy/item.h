@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace loom::ops {
+namespace loom::kernels {
 
 /// An element of 16 bytes (complex128).
 struct SixteenBytes {
@@ -38,4 +38,4 @@ template <class T>
   std::memcpy(to, from, sizeof(T));
 }
 
-}  // namespace loom::ops
+}  // namespace loom::kernels

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "loom/ops/movement/element_order.h"
+#include "loom/kernels/copy/element_order.h"
 
-#include "loom/ops/random/isa_clones.h"
-#include "loom/ops/with_bytes.h"
+#include "loom/kernels/copy/item.h"
 
 #include <cstring>
 #include <utility>
 
-namespace loom::ops {
+namespace loom::kernels::LOOM_SIMD {
 namespace {
+
+constexpr std::size_t kLine = 64;
+using Vector [[gnu::vector_size(kLine)]] = char;
 
 struct ThirtyTwo {
   SixteenBytes low, high;
@@ -18,24 +20,6 @@ template <class T>
 [[gnu::always_inline]] inline void reverse(T* __restrict to, const T* __restrict from,
                                            std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) to[i] = from[-i];
-}
-LOOM_ISA_CLONES void reverse_items(std::uint8_t* to, const std::uint8_t* from, std::int64_t count) {
-  reverse(to, from, count);
-}
-LOOM_ISA_CLONES void reverse_items(std::uint16_t* to, const std::uint16_t* from,
-                                   std::int64_t count) {
-  reverse(to, from, count);
-}
-LOOM_ISA_CLONES void reverse_items(std::uint32_t* to, const std::uint32_t* from,
-                                   std::int64_t count) {
-  reverse(to, from, count);
-}
-LOOM_ISA_CLONES void reverse_items(std::uint64_t* to, const std::uint64_t* from,
-                                   std::int64_t count) {
-  reverse(to, from, count);
-}
-void reverse_items(SixteenBytes* to, const SixteenBytes* from, std::int64_t count) {
-  reverse(to, from, count);
 }
 
 // A run as one or two items that may overlap.
@@ -66,7 +50,7 @@ void copy_by_table(std::byte* to, const std::byte* from, const std::int32_t* off
 void copy_reversed(std::byte* to, const std::byte* from, std::int64_t count,
                    std::size_t item_bytes) noexcept {
   with_bytes(item_bytes, [&]<class T>(T) {
-    reverse_items(reinterpret_cast<T*>(to), reinterpret_cast<const T*>(from), count);
+    reverse(reinterpret_cast<T*>(to), reinterpret_cast<const T*>(from), count);
   });
 }
 
@@ -93,4 +77,18 @@ void copy_tiny_runs(std::byte* to, const std::byte* from, const ElementSteps& ru
   copy_pairs<std::uint8_t>(to, from, runs, bytes);
 }
 
-}  // namespace loom::ops
+// The last vector may overlap the one before.
+void copy_short_runs(std::byte* to, const std::byte* from, const ElementSteps& runs,
+                     std::size_t bytes) noexcept {
+  for (std::int64_t i = 0; i < runs.count; ++i, to += runs.to, from += runs.from) {
+    Vector next, last;
+    std::memcpy(&last, from + bytes - kLine, kLine);
+    for (std::size_t at = 0; at + kLine < bytes; at += kLine) {
+      std::memcpy(&next, from + at, kLine);
+      std::memcpy(to + at, &next, kLine);
+    }
+    std::memcpy(to + bytes - kLine, &last, kLine);
+  }
+}
+
+}  // namespace loom::kernels::LOOM_SIMD

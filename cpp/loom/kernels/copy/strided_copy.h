@@ -8,8 +8,8 @@
 // elements that go by a table. Cut into blocks by bytes alone.
 // Thread: made on one, read by the cores. Requires: the tensors do not overlap.
 
-#include "loom/ops/movement/element_order.h"
-#include "loom/ops/tensor_ref.h"
+#include "loom/kernels/copy/element_order.h"
+#include "loom/kernels/tensor_view.h"
 
 #include <array>
 #include <cstddef>
@@ -17,13 +17,13 @@
 #include <optional>
 #include <vector>
 
-namespace loom::ops {
+namespace loom::kernels {
 
 class StridedCopy {
  public:
-  /// Nothing if the copy has neither form (every second element, say), or too many dimensions.
-  /// Requires: same sizes and dtype, at least one element. `total_bytes` is the size of the whole
-  /// result that this copy is a part of: large ones are written past the caches.
+  /// Nothing if the copy has none of the forms (the source is broadcast, say), or too many
+  /// dimensions. Requires: same sizes and dtype, at least one element. `total_bytes` is the size of
+  /// the whole result that this copy is a part of: large ones are written past the caches.
   [[nodiscard]] static std::optional<StridedCopy> between(const TensorView& to,
                                                           const TensorView& from,
                                                           std::size_t total_bytes);
@@ -95,4 +95,4 @@ class StridedCopy {
   std::size_t bytes_ = 0, piece_bytes_ = 0;
 };
 
-}  // namespace loom::ops
+}  // namespace loom::kernels

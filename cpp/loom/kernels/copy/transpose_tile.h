@@ -7,7 +7,7 @@
 
 #include <cstddef>
 
-namespace loom::ops {
+namespace loom::kernels {
 
 /// Whether elements of so many bytes can be turned: 1, 2, 4, ... 64.
 [[nodiscard]] constexpr bool can_turn(std::size_t item_bytes) noexcept {
@@ -38,4 +38,4 @@ void prefetch_tile(const TurnedTile& tile, std::size_t item_bytes, bool streamin
 void stream_lines(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
 void end_streaming() noexcept;
 
-}  // namespace loom::ops
+}  // namespace loom::kernels

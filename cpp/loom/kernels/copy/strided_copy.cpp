@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "loom/ops/movement/strided_copy.h"
+#include "loom/kernels/copy/strided_copy.h"
 
-#include "loom/ops/copy_bytes.h"
-#include "loom/ops/movement/transpose_tile.h"
-#include "loom/ops/random/isa_clones.h"
+#include "loom/kernels/copy/copy_bytes.h"
+#include "loom/kernels/copy/transpose_tile.h"
 
 #include <algorithm>
 #include <cstring>
 #include <limits>
 
-namespace loom::ops {
+namespace loom::kernels {
 namespace {
 
 // What a core copies in some 20 us.
@@ -41,22 +40,6 @@ constexpr std::size_t kLongRun = 4096;
 // each, in L3).
 constexpr std::size_t kShortRun = 1024;
 
-using Vector [[gnu::vector_size(64)]] = char;
-
-// `count` runs of as many bytes as a vector or more. The last vector may overlap the one before.
-LOOM_ISA_CLONES void copy_runs(std::byte* to, std::ptrdiff_t to_step, const std::byte* from,
-                               std::ptrdiff_t from_step, std::int64_t count, std::size_t bytes) {
-  for (std::int64_t i = 0; i < count; ++i, to += to_step, from += from_step) {
-    Vector next, last;
-    std::memcpy(&last, from + bytes - kLine, kLine);
-    for (std::size_t at = 0; at + kLine < bytes; at += kLine) {
-      std::memcpy(&next, from + at, kLine);
-      std::memcpy(to + at, &next, kLine);
-    }
-    std::memcpy(to + bytes - kLine, &last, kLine);
-  }
-}
-
 [[nodiscard]] std::int64_t ceil_div(std::int64_t a, std::int64_t b) noexcept {
   return (a + b - 1) / b;
 }
@@ -74,7 +57,7 @@ std::optional<StridedCopy> StridedCopy::between(const TensorView& to, const Tens
   StridedCopy& copy = *made;
   copy.to_ = to.data;
   copy.from_ = from.data;
-  copy.run_bytes_ = c10::elementSize(to.dtype);
+  copy.run_bytes_ = to.item_bytes;
   copy.add_dims(to, from);
   if (!copy.fits_ || !copy.choose_form()) return std::nullopt;
   copy.cut(total_bytes);
@@ -329,7 +312,7 @@ void StridedCopy::run_short(std::int64_t begin, std::int64_t end) const noexcept
     if (run_bytes_ < kLine) {
       copy_tiny_runs(place.to, place.from, {count, inner.to, inner.from}, run_bytes_);
     } else {
-      copy_runs(place.to, inner.to, place.from, inner.from, count, run_bytes_);
+      copy_short_runs(place.to, place.from, {count, inner.to, inner.from}, run_bytes_);
     }
     run += count;
     advance(place, count);
@@ -388,4 +371,4 @@ void StridedCopy::run_tiles(std::int64_t begin, std::int64_t end) const noexcept
   }
 }
 
-}  // namespace loom::ops
+}  // namespace loom::kernels

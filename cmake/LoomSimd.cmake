@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Kernels that are compiled once for each instruction set (cpp/loom/simd/versions.h).
+include_guard(GLOBAL)
+
+# Sums and products are rounded one by one, whatever the instruction set; nobody looks at errno or
+# at the floating-point flags.
+set(LOOM_SIMD_ARITHMETIC -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math)
+set(LOOM_SIMD_SETS scalar)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+  list(APPEND LOOM_SIMD_SETS avx2 avx512)
+  set(LOOM_SIMD_FLAGS_avx2 -mavx2 -mfma -mf16c -mbmi2)
+  set(
+    LOOM_SIMD_FLAGS_avx512
+    ${LOOM_SIMD_FLAGS_avx2}
+    -mavx512f
+    -mavx512bw
+    -mavx512vl
+    -mavx512dq
+    -mprefer-vector-width=512
+  )
+endif()
+
+# loom_simd_<set> for each instruction set: what links one has the kernels for it.
+function(loom_add_simd_libraries)
+  foreach(set IN LISTS LOOM_SIMD_SETS)
+    add_library(loom_simd_${set} OBJECT)
+    target_include_directories(loom_simd_${set} PRIVATE ${PROJECT_SOURCE_DIR}/cpp)
+    target_compile_definitions(loom_simd_${set} PRIVATE LOOM_SIMD=${set})
+    target_compile_options(
+      loom_simd_${set}
+      PRIVATE ${LOOM_SIMD_FLAGS_${set}} ${LOOM_SIMD_ARITHMETIC}
+    )
+    target_link_libraries(loom_simd_${set} PRIVATE loom_flags)
+  endforeach()
+endfunction()
+
+# The files, given by their names in the current folder, are compiled for all instruction sets.
+function(loom_simd_sources)
+  foreach(set IN LISTS LOOM_SIMD_SETS)
+    target_sources(loom_simd_${set} PRIVATE ${ARGN})
+  endforeach()
+endfunction()
