@@ -107,6 +107,23 @@ CASES: dict[str, Case] = {
         lambda x, w: F.conv_transpose1d(x, w, stride=3, dilation=4, groups=2),
         (random(9000, 2, 4), random(2, 2, 4)),
     ),
+    "pixel_shuffle of one": (lambda x: F.pixel_shuffle(x, 3), (random(36, 50, 70),)),
+    "pixel_shuffle of columns": (
+        lambda x: F.pixel_shuffle(x.bfloat16().mT, 2),
+        (random(5, 2, 16, 40, 30),),
+    ),
+    "pixel_unshuffle of integers": (
+        lambda x: F.pixel_unshuffle((9 * x).char(), 4),
+        (random(3, 5, 48, 64),),
+    ),
+    "pixel_unshuffle, channels last": (
+        lambda x: F.pixel_unshuffle(x, 2),
+        (random(4, 8, 64, 64).contiguous(memory_format=torch.channels_last),),
+    ),
+    "channel_shuffle of rows": (
+        lambda x: torch.channel_shuffle(x[:, :, ::2], 4),
+        (random(8, 64, 50),),
+    ),
     "channel_shuffle of volumes": (
         lambda x: torch.channel_shuffle(x, 4),
         (random(1, 64, 16, 13, 8),),

@@ -85,8 +85,6 @@ constexpr std::array kTable = {
     Entry{"aten::_cdist_forward", {Kind::kRows, 0, 20, 0b1}},
     Entry{"aten::_cdist_backward", {Kind::kLeading, 2, 20}},
     Entry{"aten::_cdist_backward", {Kind::kRows, 0, 20, 0b10011}},
-    Entry{"aten::pixel_unshuffle", {Kind::kLeading, 3, 1}},
-    Entry{"aten::channel_shuffle", {Kind::kBatch, 1, 1}},
 };
 
 bool cuts_pointwise(const c10::OperatorHandle& op) {

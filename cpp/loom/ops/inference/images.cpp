@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Images and volumes: sampling, columns of windows, pooling, padding, channels. A rule for them
+// Images and volumes: sampling, columns of windows, pooling, padding. A rule for them
 // knows layouts that say by themselves what the kernel makes of them: contiguous ones, and channels
 // last where the kernel follows the suggested format.
 #include "loom/ops/inference/rule.h"
@@ -292,17 +292,6 @@ Inferred pad2d_backward(Arguments arguments) {
   const at::DimVector padded = replaced(
       self, 2, {self.size(-2) + padding[2] + padding[3], self.size(-1) + padding[0] + padding[1]});
   if (gradient.sizes() != c10::IntArrayRef(padded)) return std::nullopt;
-  return {{suggested(self, self.sizes())}};
-}
-
-// (self, groups)
-Inferred channel_shuffle(Arguments arguments) {
-  const at::Tensor& self = tensor_at(arguments, 0);
-  const std::int64_t groups = arguments[1].toInt();
-  if (self.dim() < 3 || groups < 1 || self.numel() == 0 || self.size(1) % groups != 0 ||
-      !(self.dim() == 4 || is_canonical(self))) {
-    return std::nullopt;
-  }
   return {{suggested(self, self.sizes())}};
 }
 

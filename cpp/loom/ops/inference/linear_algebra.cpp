@@ -174,31 +174,6 @@ Inferred cdist_backward(Arguments arguments) {
   return {{Geometry(a.scalar_type(), with(*batch, {a.size(-2), a.size(-1)}))}};
 }
 
-// (self, p)
-Inferred pdist(Arguments arguments) {
-  const at::Tensor& self = tensor_at(arguments, 0);
-  if (!is_real(self.scalar_type()) || self.dim() != 2 || self.numel() == 0 || !is_canonical(self) ||
-      !(arguments[1].toDouble() >= 0)) {
-    return std::nullopt;
-  }
-  const std::int64_t points = self.size(0);
-  return {{Geometry(self.scalar_type(), {points * (points - 1) / 2})}};
-}
-
-// (grad, self, p, pdist)
-Inferred pdist_backward(Arguments arguments) {
-  const at::Tensor &gradient = tensor_at(arguments, 0), &self = tensor_at(arguments, 1),
-                   &distances = tensor_at(arguments, 3);
-  const auto dtype = self.scalar_type();
-  if (!is_real(dtype) || gradient.scalar_type() != dtype || distances.scalar_type() != dtype ||
-      self.dim() != 2 || self.numel() == 0 || !is_canonical(self) || !is_canonical(distances) ||
-      gradient.sizes() != distances.sizes() ||
-      distances.numel() != self.size(0) * (self.size(0) - 1) / 2) {
-    return std::nullopt;
-  }
-  return {{Geometry(dtype, self.sizes())}};
-}
-
 // (self, batch1, batch2, *, beta, alpha)
 Inferred addbmm(Arguments arguments) {
   const at::Tensor &self = tensor_at(arguments, 0), &a = tensor_at(arguments, 1),

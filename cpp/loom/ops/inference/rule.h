@@ -146,12 +146,9 @@ Inferred max_unpool2d(Arguments arguments);
 Inferred max_unpool3d(Arguments arguments);
 Inferred reflection_pad2d(Arguments arguments);
 Inferred pad2d_backward(Arguments arguments);
-Inferred channel_shuffle(Arguments arguments);
 
 Inferred cdist(Arguments arguments);
 Inferred cdist_backward(Arguments arguments);
-Inferred pdist(Arguments arguments);
-Inferred pdist_backward(Arguments arguments);
 Inferred addbmm(Arguments arguments);
 Inferred cholesky(Arguments arguments);
 Inferred cholesky_solve(Arguments arguments);

@@ -8,6 +8,8 @@
 #include "loom/ops/self_overlap.h"
 #include "loom/ops/structured.h"
 
+#include <c10/core/WrapDimMinimal.h>
+
 #include <algorithm>
 
 namespace loom::ops {
@@ -72,6 +74,18 @@ struct AlongOthers {
     cut.dims[3] = source.dim() == 0 ? SlicePlan::kWhole : dim;
   }
   static void set_source(Along&, std::int8_t, const auto&...) {}
+};
+
+/// renorm: (self, p, dim, maxnorm), whose slices of one dimension have nothing to do with each
+/// other. kCost is that of one element.
+template <int kCost>
+struct AlongSlices {
+  static Along split(const std::array<at::Tensor, 1>&, const at::Tensor& self, const at::Scalar&,
+                     std::int64_t dim, const at::Scalar&) {
+    const auto sliced = static_cast<std::int8_t>(c10::maybe_wrap_dim(dim, self.dim()));
+    const auto slices = static_cast<double>(std::max<std::int64_t>(self.size(sliced), 1));
+    return {.dims = {sliced, sliced}, .cost = kCost * static_cast<double>(self.numel()) / slices};
+  }
 };
 
 /// index_add, index_copy, index_reduce: (self, dim, index, source, ...), where the index goes along
