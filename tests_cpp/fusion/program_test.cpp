@@ -71,6 +71,13 @@ TEST_F(ProgramTest, FewResultsOfBytesAreWrittenPastTheCaches) {
   EXPECT_TRUE(streams(1));
   EXPECT_TRUE(streams(4));
   EXPECT_FALSE(streams(5));
+  program_.reset();
+  for (int i = 1; i <= 8; ++i) {
+    Expression one("fill");
+    one.store(one.number(Type::kFloat, 1.0), tensor(i, DType::kBool));
+    EXPECT_TRUE(program_.append(one));
+  }
+  EXPECT_TRUE(close().streaming) << "fills write whole lines";
 }
 
 TEST_F(ProgramTest, AResultWhoseMemoryWasFreedIsNotStored) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/fusion/plan.h"
 
+#include "loom/fusion/fill_kernel.h"
 #include "loom/fusion/vector_math.h"
 
 #include <algorithm>
@@ -323,7 +324,8 @@ void Plan::consider_streaming() {
     if (!aligned || aliases_input(output)) return;
     written += static_cast<std::uint64_t>(rows_ * columns_) * size_of(output.dtype);
   }
-  body_.streaming = written >= kStreamingBytes && combined <= kCombinedOutputs;
+  // Fills write whole lines.
+  body_.streaming = written >= kStreamingBytes && (combined <= kCombinedOutputs || fills(body_));
 }
 
 }  // namespace loom::fusion
