@@ -32,6 +32,8 @@ CASES: dict[str, Case] = {
         lambda x, w: torch.stft(x, 400, window=w, return_complex=True),
         (random(4, 40000), torch.hann_window(400)),
     ),
+    "roll of both": (lambda x: x.roll((5, -13), (1, 0)), (random(700, 300),)),
+    "roll twice": (lambda x: x.roll((5, 3), (-2, 0)), (random(700, 300),)),
     "flip of rows": (lambda x: x.flip(0), (random(700, 300),)),
     "flip of both": (lambda x: x.flip(0, 1), (random(700, 300),)),
     "flip of a transposed": (lambda x: x.t().flip(1), (random(700, 300),)),

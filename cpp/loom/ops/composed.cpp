@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Operators that ATen has CPU kernels for which are nothing but others in a row, all of which run
 // here on all cores.
+#include "loom/ops/empty.h"
 #include "loom/ops/fallback.h"
 
 #include <ATen/ExpandUtils.h>
@@ -20,8 +21,34 @@ at::Tensor count_nonzero(const at::Tensor& self, c10::IntArrayRef dims) {
   return at::sum(at::ne(self, 0), dims);
 }
 
+/// Copies `self` to `result`, rolled along `dims`: each part goes to its place at once.
+void copy_rolled(const at::Tensor& result, const at::Tensor& self, c10::IntArrayRef shifts,
+                 c10::IntArrayRef dims) {
+  if (dims.empty()) {
+    result.copy_(self);
+    return;
+  }
+  const std::int64_t dim = dims.front(), size = self.size(dim);
+  const std::int64_t moved = ((shifts.front() % size) + size) % size, kept = size - moved;
+  const auto rest = [&](const at::Tensor& to, const at::Tensor& from) {
+    copy_rolled(to, from, shifts.slice(1), dims.slice(1));
+  };
+  rest(result.narrow(dim, moved, kept), self.narrow(dim, 0, kept));
+  if (moved > 0) rest(result.narrow(dim, 0, moved), self.narrow(dim, kept, moved));
+}
+
 at::Tensor roll(const at::Tensor& self, c10::IntArrayRef shifts, c10::IntArrayRef dims) {
-  return at::native::roll(self, shifts, dims);
+  // ATen rolls one dimension after the other. Two at a time are worth four copies where memory
+  // bounds them, and not where the calls do.
+  constexpr std::int64_t kManyElements = 1 << 15;
+  const auto is_dim = [&](std::int64_t dim) { return dim >= -self.dim() && dim < self.dim(); };
+  const bool two = dims.size() == 2 && shifts.size() == 2 && is_dim(dims[0]) && is_dim(dims[1]) &&
+                   (dims[0] - dims[1]) % self.dim() != 0 && self.is_contiguous() &&
+                   self.numel() >= kManyElements;
+  if (!two) return at::native::roll(self, shifts, dims);
+  at::Tensor result = empty(self.sizes(), self.scalar_type(), self.device());
+  copy_rolled(result, self, shifts, dims);
+  return result;
 }
 
 // CUDA takes masks and complex numbers in half precision, too.
