@@ -2,8 +2,8 @@
 # Kernels that are compiled once for each instruction set (cpp/loom/simd/versions.h).
 include_guard(GLOBAL)
 
-# Sums and products are rounded one by one, whatever the instruction set; nobody looks at errno or
-# at the floating-point flags.
+# Sums and products are rounded one by one, whatever the instruction set, unless a file says
+# otherwise; nobody looks at errno or at the floating-point flags.
 set(LOOM_SIMD_ARITHMETIC -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math)
 set(LOOM_SIMD_SETS scalar)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
@@ -16,6 +16,8 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
     -mavx512bw
     -mavx512vl
     -mavx512dq
+    # GCC 12 takes the undefined lanes in its own headers for a mistake.
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>
     -mprefer-vector-width=512
   )
 endif()
@@ -34,9 +36,18 @@ function(loom_add_simd_libraries)
   endforeach()
 endfunction()
 
-# The files, given by their names in the current folder, are compiled for all instruction sets.
+# loom_simd_sources([CONTRACT] file...): files of the current folder, compiled for all instruction
+# sets; with CONTRACT a sum of a product may be rounded once, where the bits may differ between sets.
 function(loom_simd_sources)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "CONTRACT" "" "")
   foreach(set IN LISTS LOOM_SIMD_SETS)
-    target_sources(loom_simd_${set} PRIVATE ${ARGN})
+    target_sources(loom_simd_${set} PRIVATE ${arg_UNPARSED_ARGUMENTS})
+    if(arg_CONTRACT)
+      set_source_files_properties(
+        ${arg_UNPARSED_ARGUMENTS}
+        TARGET_DIRECTORY loom_simd_${set}
+        PROPERTIES COMPILE_OPTIONS -ffp-contract=fast
+      )
+    endif()
   endforeach()
 endfunction()

@@ -6,6 +6,7 @@
 // library.
 
 #include "loom/fusion/op.h"
+#include "loom/simd/half.h"
 
 #include <cstdint>
 
@@ -125,37 +126,10 @@ struct Convert {
   }
 };
 
-/// The bits of the bfloat16 that is nearest, ties to even.
-[[gnu::always_inline]] inline std::uint32_t bfloat16_bits(float a) {
-  const auto bits = bits_as<std::uint32_t>(a);
-  const std::uint32_t rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
-  return a != a ? 0x7FC0U : rounded;
-}
-[[gnu::always_inline]] inline float from_bfloat16(std::uint32_t bits) {
-  return bits_as<float>(bits << 16);
-}
-
-/// The bits of the half that is nearest, ties to even.
-[[gnu::always_inline]] inline std::uint32_t half_bits(float a) {
-  const auto bits = bits_as<std::uint32_t>(a);
-  const std::uint32_t size = bits & 0x7FFFFFFF;
-  // Normal numbers: move the exponent's bias from 127 to 15 and round 13 bits of mantissa away.
-  const std::uint32_t normal = (size - 0x38000000 + 0xFFF + (size >> 13 & 1)) >> 13;
-  // Denormal ones are multiples of 2^-24, which is the last bit of floats from 0.5 on.
-  const std::uint32_t denormal = bits_as<std::uint32_t>(bits_as<float>(size) + 0.5F) - 0x3F000000;
-  const std::uint32_t finite = size < 0x38800000 ? denormal : normal;
-  const std::uint32_t large = size > 0x7F800000 ? 0x7E00U : 0x7C00U;
-  return (size >= 0x47800000 ? large : finite) | (bits >> 16 & 0x8000);
-}
-[[gnu::always_inline]] inline float from_half(std::uint32_t bits) {
-  const std::uint32_t size = bits & 0x7FFF;
-  const auto sign = (bits & 0x8000) << 16;
-  // The mantissa in its place with half's exponent is too small by 2^112, denormal or not.
-  const float finite = bits_as<float>(size << 13) * 0x1p112F;
-  const std::uint32_t value =
-      size >= 0x7C00 ? size << 13 | 0x7F800000 : bits_as<std::uint32_t>(finite);
-  return bits_as<float>(value | sign);
-}
+using simd::bfloat16_bits;
+using simd::from_bfloat16;
+using simd::from_half;
+using simd::half_bits;
 
 struct RoundBFloat16 {
   static float apply(float a) { return from_bfloat16(bfloat16_bits(a)); }

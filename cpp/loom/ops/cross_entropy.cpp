@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/cross_entropy.h"
 
+#include "loom/kernels/norm/largest.h"
 #include "loom/ops/empty.h"
 #include "loom/ops/launch.h"
-#include "loom/ops/random/isa_clones.h"
 
 #include <ATen/core/Reduction.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -14,39 +14,13 @@
 #include <torch/library.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <vector>
 
 namespace loom::ops {
-namespace detail {
-
-// Lanes that do not depend on each other, for the compiler to put into vectors.
-template <class Scalar>
-inline Scalar largest_in_lanes(const Scalar* values, std::int64_t count) {
-  constexpr std::int64_t kLanes = 32;
-  std::array<Scalar, kLanes> lanes;
-  lanes.fill(values[0]);
-  std::int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    for (std::int64_t lane = 0; lane < kLanes; ++lane) {
-      lanes[lane] = values[i + lane] > lanes[lane] ? values[i + lane] : lanes[lane];
-    }
-  }
-  for (; i < count; ++i) lanes[0] = values[i] > lanes[0] ? values[i] : lanes[0];
-  return *std::max_element(lanes.begin(), lanes.end());
-}
-
-LOOM_ISA_CLONES float largest(const float* values, std::int64_t count) {
-  return largest_in_lanes(values, count);
-}
-LOOM_ISA_CLONES double largest(const double* values, std::int64_t count) {
-  return largest_in_lanes(values, count);
-}
-
-}  // namespace detail
-
 namespace {
+
+using kernels::norm::largest;
 
 // Of one logit: an exponential, and a pass over what is in the cache.
 constexpr double kLogitCost = 8;
@@ -125,8 +99,8 @@ void row_losses(const RowBlocks& blocks, std::int64_t index, const at::Tensor& l
       losses[i] = 0;
     } else {
       check_class(chosen, blocks.classes);
-      losses[i] = detail::largest(row, blocks.classes) - row[chosen] -
-                  std::log(detail::largest(probabilities, blocks.classes));
+      losses[i] = largest<Scalar>(row, blocks.classes) - row[chosen] -
+                  std::log(largest<Scalar>(probabilities, blocks.classes));
     }
     row += blocks.classes;
     probabilities += blocks.classes;

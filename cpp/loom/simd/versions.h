@@ -5,12 +5,13 @@
 // among them. Such a file (loom_simd_sources() in cmake/LoomSimd.cmake) puts its functions into the
 // namespace LOOM_SIMD, which is scalar, avx2 or avx512; its header says
 //
-//     LOOM_SIMD_VERSIONS(scale, void(float* values, std::int64_t count) noexcept)
+//     LOOM_SIMD_VERSIONS(scale, void(float* values, std::int64_t count) noexcept);
 //
 // which makes `scale(values, count)` the version for simd_level(), and scale.of(SimdLevel::kAvx2)
-// that one. Files for an instruction set include little and define nothing outside their namespace:
-// the linker keeps one of all equal inline functions, which might be one for wider instructions
-// than the processor has. Thread: any.
+// that one. Overloads are declared with LOOM_SIMD_DECLARE, and their versions by
+// LOOM_SIMD_LIST(name). Files for an instruction set include little and define nothing outside
+// their namespace: the linker keeps one of all equal inline functions, which might be one for wider
+// instructions than the processor has. Thread: any.
 
 #include "loom/base/simd_level.h"
 
@@ -41,24 +42,27 @@ class Versions<Result(Argument...) noexcept> {
 
 }  // namespace loom::simd
 
+/// Declares something in the namespace of each instruction set, and the versions of a function.
 #if defined(__x86_64__)
-#define LOOM_SIMD_VERSIONS(name, ...)                                                   \
-  namespace scalar {                                                                    \
-  std::type_identity_t<__VA_ARGS__> name;                                               \
-  }                                                                                     \
-  namespace avx2 {                                                                      \
-  std::type_identity_t<__VA_ARGS__> name;                                               \
-  }                                                                                     \
-  namespace avx512 {                                                                    \
-  std::type_identity_t<__VA_ARGS__> name;                                               \
-  }                                                                                     \
-  inline constexpr ::loom::simd::Versions<__VA_ARGS__> name{&scalar::name, &avx2::name, \
-                                                            &avx512::name};
+#define LOOM_SIMD_DECLARE(...) \
+  namespace scalar {           \
+  __VA_ARGS__                  \
+  }                            \
+  namespace avx2 {             \
+  __VA_ARGS__                  \
+  }                            \
+  namespace avx512 {           \
+  __VA_ARGS__                  \
+  }
+#define LOOM_SIMD_LIST(name) &scalar::name, &avx2::name, &avx512::name
 #else
-#define LOOM_SIMD_VERSIONS(name, ...)                                                     \
-  namespace scalar {                                                                      \
-  std::type_identity_t<__VA_ARGS__> name;                                                 \
-  }                                                                                       \
-  inline constexpr ::loom::simd::Versions<__VA_ARGS__> name{&scalar::name, &scalar::name, \
-                                                            &scalar::name};
+#define LOOM_SIMD_DECLARE(...) \
+  namespace scalar {           \
+  __VA_ARGS__                  \
+  }
+#define LOOM_SIMD_LIST(name) &scalar::name, &scalar::name, &scalar::name
 #endif
+
+#define LOOM_SIMD_VERSIONS(name, ...)                        \
+  LOOM_SIMD_DECLARE(std::type_identity_t<__VA_ARGS__> name;) \
+  inline constexpr ::loom::simd::Versions<__VA_ARGS__> name { LOOM_SIMD_LIST(name) }

@@ -16,6 +16,6 @@ inline constexpr std::size_t kStreamingBytes = std::size_t{16} << 20;
 
 /// memcpy; with `streaming` by non-temporal stores where the processor has AVX2.
 LOOM_SIMD_VERSIONS(copy_bytes, void(std::byte* destination, const std::byte* source,
-                                    std::size_t bytes, bool streaming) noexcept)
+                                    std::size_t bytes, bool streaming) noexcept);
 
 }  // namespace loom::kernels

@@ -18,11 +18,11 @@ namespace loom::kernels {
 /// to[i] = from[offsets[i]]; offsets are in bytes.
 LOOM_SIMD_VERSIONS(copy_by_table,
                    void(std::byte* to, const std::byte* from, const std::int32_t* offsets,
-                        std::int64_t count, std::size_t item_bytes) noexcept)
+                        std::int64_t count, std::size_t item_bytes) noexcept);
 
 /// to[i] = from[-i]
 LOOM_SIMD_VERSIONS(copy_reversed, void(std::byte* to, const std::byte* from, std::int64_t count,
-                                       std::size_t item_bytes) noexcept)
+                                       std::size_t item_bytes) noexcept);
 
 /// One dimension of what is copied, in bytes.
 struct ElementSteps {
@@ -33,14 +33,14 @@ struct ElementSteps {
 /// The elements of a matrix, `inner` in the inner loop.
 LOOM_SIMD_VERSIONS(copy_matrix,
                    void(std::byte* to, const std::byte* from, const ElementSteps& outer,
-                        const ElementSteps& inner, std::size_t item_bytes) noexcept)
+                        const ElementSteps& inner, std::size_t item_bytes) noexcept);
 
 /// Runs of 1 to 63 bytes.
 LOOM_SIMD_VERSIONS(copy_tiny_runs, void(std::byte* to, const std::byte* from,
-                                        const ElementSteps& runs, std::size_t bytes) noexcept)
+                                        const ElementSteps& runs, std::size_t bytes) noexcept);
 
 /// Runs of 64 bytes or more.
 LOOM_SIMD_VERSIONS(copy_short_runs, void(std::byte* to, const std::byte* from,
-                                         const ElementSteps& runs, std::size_t bytes) noexcept)
+                                         const ElementSteps& runs, std::size_t bytes) noexcept);
 
 }  // namespace loom::kernels

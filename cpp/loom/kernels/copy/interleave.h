@@ -20,6 +20,6 @@ namespace loom::kernels {
 /// can_interleave(); `to` overlaps with no source.
 LOOM_SIMD_VERSIONS(interleave_elements,
                    void(std::span<const std::byte* const> sources, std::size_t item_bytes,
-                        std::int64_t begin, std::int64_t end, std::byte* to) noexcept)
+                        std::int64_t begin, std::int64_t end, std::byte* to) noexcept);
 
 }  // namespace loom::kernels

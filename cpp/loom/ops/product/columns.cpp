@@ -2,137 +2,16 @@
 #include "loom/ops/product/columns.h"
 
 #include "loom/ops/product/multiply.h"
-#include "loom/ops/random/isa_clones.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace loom::ops {
 namespace {
 
+using kernels::conv::add_rows;
+using kernels::conv::make_rows;
+using kernels::conv::TapRows;
 using Piece = Columns::Piece;
-
-template <int kCount>
-struct Vector {
-  using Type [[gnu::vector_size(kCount * sizeof(float))]] = float;
-  using Order [[gnu::vector_size(kCount * sizeof(int))]] = int;
-};
-
-template <int kCount, bool kAdd>
-[[gnu::always_inline]] inline void value(const float* from, const float* to,
-                                         typename Vector<kCount>::Type& result) {
-  std::memcpy(&result, from, sizeof result);
-  if constexpr (kAdd) {
-    typename Vector<kCount>::Type before;
-    std::memcpy(&before, to, sizeof before);
-    result += before;
-  }
-}
-
-// Whole vectors, the last of which may overlap the one before: it is computed first.
-template <int kCount, bool kAdd>
-[[gnu::always_inline]] inline void move_vectors(const float* from, float* to, std::int64_t count) {
-  typename Vector<kCount>::Type last, next;
-  value<kCount, kAdd>(from + count - kCount, to + count - kCount, last);
-  for (std::int64_t i = 0; i + kCount < count; i += kCount) {
-    value<kCount, kAdd>(from + i, to + i, next);
-    std::memcpy(to + i, &next, sizeof next);
-  }
-  std::memcpy(to + count - kCount, &last, sizeof last);
-}
-
-template <bool kAdd>
-[[gnu::always_inline]] inline void move_piece(const float* from, float* to, std::int64_t count) {
-  if (count >= 16) return move_vectors<16, kAdd>(from, to, count);
-  if (count >= 8) return move_vectors<8, kAdd>(from, to, count);
-  if (count >= 4) return move_vectors<4, kAdd>(from, to, count);
-  if (count >= 2) return move_vectors<2, kAdd>(from, to, count);
-  *to = kAdd ? *to + *from : *from;
-}
-
-// Every second element: the second vector begins early, so as to read none that is not meant.
-template <int kCount>
-[[gnu::always_inline]] inline void take_even_vectors(const float* from, float* to,
-                                                     std::int64_t count) {
-  int numbers[kCount];
-  for (int i = 0; i < kCount; ++i) numbers[i] = 2 * i < kCount ? 2 * i : 2 * i + 1;
-  typename Vector<kCount>::Order order;
-  std::memcpy(&order, numbers, sizeof order);
-  for (std::int64_t i = 0; i < count; i += kCount) {
-    const std::int64_t at = std::min(i, count - kCount);
-    typename Vector<kCount>::Type low, high;
-    std::memcpy(&low, from + 2 * at, sizeof low);
-    std::memcpy(&high, from + 2 * at + kCount - 1, sizeof high);
-    const auto even = __builtin_shuffle(low, high, order);
-    std::memcpy(to + at, &even, sizeof even);
-  }
-}
-
-[[gnu::always_inline]] inline void take_even(const float* from, float* to, std::int64_t count) {
-  if (count >= 16) return take_even_vectors<16>(from, to, count);
-  if (count >= 8) return take_even_vectors<8>(from, to, count);
-  if (count >= 4) return take_even_vectors<4>(from, to, count);
-  for (std::int64_t i = 0; i < count; ++i) to[i] = from[2 * i];
-}
-
-/// One tap of several channels: `image` and `column` are those of the first, and are followed by
-/// the next ones in so many elements.
-struct TapRows {
-  std::int64_t channels, image_step, column_step;
-  const Piece* pieces;
-  std::int64_t count;
-  std::int64_t zeros;  ///< so many elements of each row are set to 0 first
-  std::int64_t step;   ///< from one pixel's element of the image to the next one's
-};
-
-template <std::int64_t kStep>
-[[gnu::always_inline]] inline void gather(const float* image, const TapRows& tap, float* column,
-                                          std::int64_t step) {
-  for (std::int64_t i = 0; i < tap.count; ++i) {
-    const Piece piece = tap.pieces[i];
-    const float* from = image + piece.image;
-    float* to = column + piece.column;
-    if constexpr (kStep == 1) {
-      move_piece<false>(from, to, piece.count);
-    } else if constexpr (kStep == 2) {
-      take_even(from, to, piece.count);
-    } else {
-      for (std::int64_t j = 0; j < piece.count; ++j) to[j] = from[j * step];
-    }
-  }
-}
-
-LOOM_ISA_CLONES void make_rows(const float* image, const TapRows& tap, float* column) {
-  for (std::int64_t c = 0; c < tap.channels; ++c) {
-    std::fill_n(column, tap.zeros, 0.F);
-    if (tap.step == 1) {
-      gather<1>(image, tap, column, 1);
-    } else if (tap.step == 2) {
-      gather<2>(image, tap, column, 2);
-    } else {
-      gather<0>(image, tap, column, tap.step);
-    }
-    image += tap.image_step;
-    column += tap.column_step;
-  }
-}
-
-LOOM_ISA_CLONES void add_rows(const float* column, const TapRows& tap, float* image) {
-  for (std::int64_t c = 0; c < tap.channels; ++c) {
-    for (std::int64_t i = 0; i < tap.count; ++i) {
-      const Piece piece = tap.pieces[i];
-      const float* from = column + piece.column;
-      float* to = image + piece.image;
-      if (tap.step == 1) {
-        move_piece<true>(from, to, piece.count);
-      } else {
-        for (std::int64_t j = 0; j < piece.count; ++j) to[j * tap.step] += from[j];
-      }
-    }
-    image += tap.image_step;
-    column += tap.column_step;
-  }
-}
 
 // Which of `count` pixels, the first at `position`, are within [0, size): [first, last).
 struct Range {

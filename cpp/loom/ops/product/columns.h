@@ -6,6 +6,8 @@
 // They are made piece by piece, where a product is about to read them. Thread: any; a Columns is
 // not changed by its use.
 
+#include "loom/kernels/conv/tap_rows.h"
+
 #include <algorithm>
 #include <cstdint>
 #include <vector>
@@ -58,10 +60,7 @@ class Columns {
   void add(const float* columns, std::int64_t ld, std::int64_t first_row, std::int64_t rows,
            float* images) const;
 
-  /// Neighbours in a row: their place in the images (in the first channel) and in a row of columns.
-  struct Piece {
-    std::int64_t image, column, count;
-  };
+  using Piece = kernels::conv::Piece;
 
  private:
   struct Tap {

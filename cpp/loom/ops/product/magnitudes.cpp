@@ -3,20 +3,18 @@
 
 #include "loom/ops/product/convolve_parts.h"
 #include "loom/ops/product/multiply.h"
-#include "loom/ops/random/isa_clones.h"
 
 #include <c10/util/BFloat16.h>
 
 #include <algorithm>
-#include <cstring>
 #include <type_traits>
 
 namespace loom::ops {
 namespace {
 
 using c10::BFloat16;
+using kernels::conv::Exponents;
 
-constexpr int kNotFinite = 255;  // the exponent of infinities and NaN
 // Log2 of the largest element over the geometric mean: 4 for normal numbers, up to 7 for what gelu
 // makes of them, 10 for softmax and for gradients of a network that classifies; 3 for its filters.
 // Transforms for bfloat16 are larger ones, where elements reach pixels that do not see them.
@@ -31,69 +29,12 @@ constexpr std::int64_t kSlice = 16384;
 
 const Scratch t_slices;
 
-using Words [[gnu::vector_size(64)]] = std::int32_t;
-using Halves [[gnu::vector_size(32)]] = std::uint16_t;
-
-// Sums of as many vectors stay below 2^16.
-constexpr std::int64_t kMostHalves = 256;
-static_assert(kMostHalves * kNotFinite < 1 << 16);
-
-/// What exponents of a vector's lanes add up to.
-template <class Vector>
-struct Lanes {
-  Vector sum{}, nonzero{}, largest{};
-
-  /// `kFinite`: infinities and NaN are left out.
-  template <int kShift, bool kFinite>
-  [[gnu::always_inline]] void add(const Vector& bits) {
-    const Vector one = Vector{} + 1;
-    Vector exponents = (bits >> kShift) & kNotFinite;
-    if constexpr (kFinite) exponents = exponents == kNotFinite ? Vector{} : exponents;
-    sum += exponents;
-    nonzero += exponents < one ? exponents : one;
-    largest = exponents > largest ? exponents : largest;
-  }
-};
-
-/// `most`: vectors whose sums do not overflow.
-template <class Vector, int kShift, bool kFinite, class T>
-[[gnu::always_inline]] inline Exponents sum_exponents(const T* data, std::int64_t count,
-                                                      std::int64_t most) {
-  constexpr std::int64_t kLanes = sizeof(Vector) / sizeof(T);
-  Exponents made;
-  while (count > 0) {
-    Lanes<Vector> lanes;
-    Vector bits{};
-    const std::int64_t whole = std::min(count / kLanes, most);
-    for (std::int64_t i = 0; i < whole; ++i, data += kLanes) {
-      std::memcpy(&bits, data, sizeof bits);
-      lanes.template add<kShift, kFinite>(bits);
-    }
-    count -= whole * kLanes;
-    if (whole < most && count > 0) {
-      bits = Vector{};
-      std::memcpy(&bits, data, static_cast<std::size_t>(count) * sizeof(T));
-      lanes.template add<kShift, kFinite>(bits);
-      count = 0;
-    }
-    for (std::int64_t i = 0; i < kLanes; ++i) {
-      made.add({lanes.sum[i], lanes.nonzero[i], lanes.largest[i]});
-    }
-  }
-  return made;
+Exponents exponents_of(const float* data, std::int64_t count) {
+  return kernels::conv::exponents_of<float>(data, count);
 }
-
-LOOM_ISA_CLONES Exponents all_exponents(const float* data, std::int64_t count) {
-  return sum_exponents<Words, 23, false>(data, count, kSlice);
-}
-LOOM_ISA_CLONES Exponents all_exponents(const BFloat16* data, std::int64_t count) {
-  return sum_exponents<Halves, 7, false>(data, count, kMostHalves);
-}
-LOOM_ISA_CLONES Exponents finite_exponents(const float* data, std::int64_t count) {
-  return sum_exponents<Words, 23, true>(data, count, kSlice);
-}
-LOOM_ISA_CLONES Exponents finite_exponents(const BFloat16* data, std::int64_t count) {
-  return sum_exponents<Halves, 7, true>(data, count, kMostHalves);
+Exponents exponents_of(const BFloat16* data, std::int64_t count) {
+  return kernels::conv::exponents_of<simd::BFloat16>(reinterpret_cast<const simd::BFloat16*>(data),
+                                                     count);
 }
 
 /// One operand as slices of its parts along dimension 0.
@@ -159,18 +100,6 @@ bool spreads(Grid& grid, const TensorRef& one, const TensorRef& other, Limits li
 
 }  // namespace
 
-void Exponents::add(const Exponents& other) noexcept {
-  sum += other.sum;
-  count += other.count;
-  largest = std::max(largest, other.largest);
-}
-
-template <class T>
-Exponents exponents_of(const T* data, std::int64_t count) {
-  const Exponents made = all_exponents(data, count);
-  return made.largest == kNotFinite ? finite_exponents(data, count) : made;
-}
-
 template <class T>
 bool convolution_spreads(Grid& grid, const TensorRef& images, const TensorRef& weights) {
   return spreads<T>(grid, images, weights, {kMostOctavesOfWeights, kSmallestWeights});
@@ -181,8 +110,6 @@ bool weight_gradient_spreads(Grid& grid, const TensorRef& images, const TensorRe
   return spreads<T>(grid, images, gradient, {kMostOctaves<T>, 0});
 }
 
-template Exponents exponents_of(const float*, std::int64_t);
-template Exponents exponents_of(const BFloat16*, std::int64_t);
 template bool convolution_spreads<float>(Grid&, const TensorRef&, const TensorRef&);
 template bool convolution_spreads<BFloat16>(Grid&, const TensorRef&, const TensorRef&);
 template bool weight_gradient_spreads<float>(Grid&, const TensorRef&, const TensorRef&);

@@ -7,31 +7,17 @@
 // difference while most elements that are not zero are of one order of magnitude. Thread: the
 // worker.
 
+#include "loom/kernels/conv/exponents.h"
 #include "loom/ops/launch.h"
 
 #include <cstdint>
 
 namespace loom::ops {
 
-/// Exponents of finite elements: zeros and subnormal numbers count for nothing.
-struct Exponents {
-  std::int64_t sum = 0, count = 0;
-  std::int64_t largest = 0;  ///< biased as float's are; 0 if there is none
-
-  void add(const Exponents& other) noexcept;
-  /// Whether the largest element is more than 2^octaves times the geometric mean.
-  [[nodiscard]] bool spread(std::int64_t octaves) const noexcept {
-    return largest * count - sum > octaves * count;
-  }
-};
-
-/// T: float or c10::BFloat16.
-template <class T>
-[[nodiscard]] Exponents exponents_of(const T* data, std::int64_t count);
-
 /// Whether a transformed convolution of these images and weights might be less precise than a plain
 /// one: elements of an image or of a filter spread too far, or weights are so small that the
 /// transforms' factors make them subnormal. Requires: dense, dimension 0 is the outermost one.
+/// T: float or c10::BFloat16.
 template <class T>
 [[nodiscard]] bool convolution_spreads(Grid& grid, const TensorRef& images,
                                        const TensorRef& weights);

@@ -50,7 +50,7 @@ void fill_from_tensor(Grid& grid, const TensorRef& self, const TensorRef& p,
                  (count + kTileWords - 1) / kTileWords, words);
     runs.visit(begin, count, [&](const auto& pointers, std::int64_t done, std::int64_t length) {
       load_run<P>(pointers[1], runs.steps()[1], probabilities + done, length);
-      if (!compare(words + done, probabilities + done, kept + done, length)) {
+      if (!kernels::rng::compare(words + done, probabilities + done, kept + done, length)) {
         throw_wrong_probability(probabilities + done, length);
       }
       store_run<T>(kept + done, pointers[0], runs.steps()[0], length);

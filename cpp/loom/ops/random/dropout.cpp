@@ -14,8 +14,15 @@
 namespace loom::ops::random {
 namespace {
 
+using kernels::rng::scale_kept;
+
 template <class T>
 using Scale = at::opmath_type<T>;
+
+template <class T>
+T scaled(T from, std::uint8_t kept, Scale<T> scale) {
+  return static_cast<T>(static_cast<Scale<T>>(from) * static_cast<Scale<T>>(kept) * scale);
+}
 
 // to[i] = from[i] * mask[i] * scale along runs.
 template <class T>
@@ -24,12 +31,14 @@ void scale_run(std::byte* to, std::int64_t to_step, const std::byte* from, std::
                Scale<T> scale) {
   constexpr auto kStep = static_cast<std::int64_t>(sizeof(T));
   if (to_step == kStep && from_step == kStep && mask_step == 1) {
-    scale_kept(reinterpret_cast<const T*>(from), mask, reinterpret_cast<T*>(to), length, scale);
+    using Number = InMemory<T>;
+    scale_kept<Number>(reinterpret_cast<const Number*>(from), mask, reinterpret_cast<Number*>(to),
+                       length, scale);
     return;
   }
   for (std::int64_t i = 0; i < length; ++i) {
     *reinterpret_cast<T*>(to + i * to_step) =
-        scale_kept(*reinterpret_cast<const T*>(from + i * from_step), mask[i * mask_step], scale);
+        scaled(*reinterpret_cast<const T*>(from + i * from_step), mask[i * mask_step], scale);
   }
 }
 
@@ -45,7 +54,7 @@ void dropout_kernel(Grid& grid, const TensorRef& output, const TensorRef& mask,
     const std::int64_t count = std::min<std::int64_t>(kChunkWords, output.numel() - begin);
     const std::int64_t tiles = (count + kTileWords - 1) / kTileWords;
     philox_tiles(stream, static_cast<std::uint64_t>(chunk) * kChunkTiles, tiles, words);
-    transform(keep, words, tiles, kept);
+    transform<Bernoulli>(keep, words, tiles, kept);
     runs.visit(begin, count, [&](const auto& pointers, std::int64_t done, std::int64_t length) {
       const auto& steps = runs.steps();
       store_run<bool>(kept + done, pointers[1], steps[1], length);

@@ -4,12 +4,12 @@
 // The kernel that fills a tensor with values of a distribution: value i of the stream goes to the
 // element of logical index i. Thread: the worker of a stream, through launch().
 
+#include "loom/kernels/rng/distributions.h"
+#include "loom/kernels/rng/loops.h"
+#include "loom/kernels/rng/philox.h"
 #include "loom/ops/launch.h"
-#include "loom/ops/random/distributions.h"
-#include "loom/ops/random/philox.h"
 #include "loom/ops/random/reserve.h"
 #include "loom/ops/random/strided_runs.h"
-#include "loom/ops/random/vector_loops.h"
 #include "loom/ops/self_overlap.h"
 
 #include <algorithm>
@@ -18,6 +18,37 @@
 #include <type_traits>
 
 namespace loom::ops::random {
+
+using kernels::rng::AllBits;
+using kernels::rng::Bernoulli;
+using kernels::rng::Cauchy;
+using kernels::rng::Exponential;
+using kernels::rng::Geometric;
+using kernels::rng::kTileValues;
+using kernels::rng::LogNormal;
+using kernels::rng::LongIntegers;
+using kernels::rng::MediumIntegers;
+using kernels::rng::Normal;
+using kernels::rng::philox_tiles;
+using kernels::rng::ShortIntegers;
+using kernels::rng::transform;
+using kernels::rng::Uniform;
+
+/// A number of PyTorch's as kernels see it.
+template <class T>
+struct KernelType {
+  using Type = T;
+};
+template <>
+struct KernelType<c10::Half> {
+  using Type = simd::Half;
+};
+template <>
+struct KernelType<c10::BFloat16> {
+  using Type = simd::BFloat16;
+};
+template <class T>
+using InMemory = typename KernelType<T>::Type;
 
 /// Words that are in flight at once: together with their values they stay in the first-level cache.
 inline constexpr int kChunkTiles = 32;
@@ -53,7 +84,8 @@ void store_run(const Value* values, std::byte* to, std::int64_t step, std::int64
   if (step == static_cast<std::int64_t>(sizeof(T))) {
     T* const elements = reinterpret_cast<T*>(to);
     if constexpr (std::is_same_v<Value, float> && sizeof(T) == 2) {
-      narrow(values, elements, length);
+      using Number = InMemory<T>;
+      kernels::rng::round_all<Number>(values, reinterpret_cast<Number*>(elements), length);
     } else {
       for (std::int64_t i = 0; i < length; ++i) elements[i] = convert<T>(values[i]);
     }
@@ -80,10 +112,11 @@ void fill(Grid& grid, const TensorRef& self, const PhiloxStream& stream,
     const std::int64_t tiles = (count + kTileValues<Distribution> - 1) / kTileValues<Distribution>;
     philox_tiles(stream, static_cast<std::uint64_t>(chunk) * kChunkTiles, tiles, words);
     if (direct && count == kChunkValues) {
-      transform(distribution, words, tiles, reinterpret_cast<Value*>(self.data()) + begin);
+      transform<Distribution>(distribution, words, tiles,
+                              reinterpret_cast<Value*>(self.data()) + begin);
       return;
     }
-    transform(distribution, words, tiles, values);
+    transform<Distribution>(distribution, words, tiles, values);
     runs.visit(begin, count, [&](const auto& pointers, std::int64_t done, std::int64_t length) {
       store_run<T>(values + done, pointers[0], runs.steps()[0], length);
     });

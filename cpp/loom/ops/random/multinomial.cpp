@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // multinomial. ATen's function checks the arguments and draws without replacement (by exponential_
 // and topk); drawing with replacement is a stub of it, given here for loom.
+#include "loom/kernels/rng/word_reader.h"
 #include "loom/ops/random/fill.h"
 #include "loom/ops/random/random_ops.h"
-#include "loom/ops/random/word_reader.h"
 
 #include <ATen/Dispatch.h>
 #include <ATen/native/UnaryOps.h>
@@ -15,6 +15,8 @@
 
 namespace loom::ops::random {
 namespace {
+
+using kernels::rng::WordReader;
 
 constexpr int kDrawWords = 2;
 

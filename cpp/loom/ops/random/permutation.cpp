@@ -3,9 +3,9 @@
 // the other in the result, are shuffled each by itself (Fisher and Yates). All permutations come
 // out equally likely, buckets fit the caches, and both steps run on all cores (Rao 1961,
 // Sandelius 1962). Which number goes where depends on the seed, the offset and n only.
+#include "loom/kernels/rng/word_reader.h"
 #include "loom/ops/random/fill.h"
 #include "loom/ops/random/random_ops.h"
-#include "loom/ops/random/word_reader.h"
 
 #include <ATen/Dispatch.h>
 #include <ATen/EmptyTensor.h>
@@ -16,6 +16,8 @@
 
 namespace loom::ops::random {
 namespace {
+
+using kernels::rng::WordReader;
 
 constexpr std::int64_t kBucket = 1 << 14;  // numbers of a bucket, about
 constexpr std::int64_t kMaxBuckets = 4096;

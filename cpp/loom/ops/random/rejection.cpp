@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Distributions whose every element has parameters of its own and rejects samples: poisson,
 // binomial, gamma, dirichlet.
-#include "loom/ops/random/element_words.h"
+#include "loom/kernels/rng/element_words.h"
 #include "loom/ops/random/fill.h"
 #include "loom/ops/random/random_ops.h"
 #include "loom/ops/split.h"
@@ -22,6 +22,8 @@
 
 namespace loom::ops::random {
 namespace {
+
+using kernels::rng::ElementWords;
 
 // Hoermann, "The transformed rejection method for generating Poisson random variables" (1993),
 // algorithm PTRS with its constants. Requires: rate >= 10.

@@ -6,13 +6,16 @@
 
 #include "loom/backend/generator.h"
 #include "loom/backend/stream.h"
-#include "loom/ops/random/philox.h"
+#include "loom/kernels/rng/philox.h"
 
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 #include <c10/util/Exception.h>
 
 namespace loom::ops::random {
+
+using kernels::rng::kTileWords;
+using kernels::rng::PhiloxStream;
 
 /// No generator is given: the device's own.
 inline const std::optional<at::Generator> kDefaultGenerator;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/recurrent/lstm_layer.h"
 
+#include "loom/kernels/recurrent/lstm_cell.h"
 #include "loom/ops/empty.h"
 #include "loom/ops/launch.h"
 #include "loom/ops/product/multiply.h"
 #include "loom/ops/recurrent/blocks.h"
-#include "loom/ops/recurrent/lstm_cell.h"
 
 #include <ATen/native/CPUBlas.h>
 #include <ATen/ops/add.h>
@@ -20,7 +20,9 @@
 namespace loom::ops {
 namespace {
 
-using namespace recurrent;
+using namespace kernels::recurrent;
+using recurrent::Recurrence;
+using recurrent::run_recurrence;
 
 // Rows whose sums stay in L1.
 constexpr std::int64_t kRowTile = 32;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/rows/resample.h"
 
+#include "loom/kernels/pool_resample/resample_rows.h"
 #include "loom/ops/launch.h"
-#include "loom/ops/random/isa_clones.h"
 #include "loom/ops/rows/row_scratch.h"
 
 #include <ATen/native/UpSample.h>
@@ -14,6 +14,12 @@
 
 namespace loom::ops {
 namespace {
+
+using kernels::pool_resample::add_row;
+using kernels::pool_resample::mix_elements;
+using kernels::pool_resample::mix_rows;
+using kernels::pool_resample::sum_shares;
+using kernels::pool_resample::take_elements;
 
 // Of one element of the larger plane, where an addition of a large vector costs 1.
 constexpr double kElementCost = 2;
@@ -61,28 +67,9 @@ Axis nearest_axis(std::int64_t input, std::int64_t result, bool exact,
   return made;
 }
 
-LOOM_ISA_CLONES void take_elements(const Axis& axis, const float* from, float* to) {
-  const std::int32_t* first = axis.first.data();
-  const std::int64_t count = axis.result();
-  for (std::int64_t i = 0; i < count; ++i) to[i] = from[first[i]];
-}
-
-LOOM_ISA_CLONES void mix_elements(const Axis& axis, const float* from, float* to) {
-  const std::int32_t *first = axis.first.data(), *second = axis.second.data();
-  const float *one = axis.first_weight.data(), *two = axis.second_weight.data();
-  const std::int64_t count = axis.result();
-  for (std::int64_t i = 0; i < count; ++i) {
-    to[i] = from[first[i]] * one[i] + from[second[i]] * two[i];
-  }
-}
-
-LOOM_ISA_CLONES void mix_rows(const float* a, float a_weight, const float* b, float b_weight,
-                              std::int64_t count, float* to) {
-  for (std::int64_t i = 0; i < count; ++i) to[i] = a[i] * a_weight + b[i] * b_weight;
-}
-
-LOOM_ISA_CLONES void add_row(const float* from, float weight, std::int64_t count, float* to) {
-  for (std::int64_t i = 0; i < count; ++i) to[i] += from[i] * weight;
+void mix(const Axis& axis, const float* from, float* to) {
+  mix_elements({axis.first.data(), axis.first_weight.data()},
+               {axis.second.data(), axis.second_weight.data()}, from, axis.result(), to);
 }
 
 /// Two rows of the input that are in use, as long as the result's.
@@ -93,7 +80,7 @@ class MixedRows {
 
   const float* get(std::int64_t row) {
     float* const to = room_ + row % 2 * row_pitch(columns_.result());
-    if (held_[row % 2] != row) mix_elements(columns_, plane_ + row * columns_.input, to);
+    if (held_[row % 2] != row) mix(columns_, plane_ + row * columns_.input, to);
     held_[row % 2] = row;
     return to;
   }
@@ -119,7 +106,8 @@ void take_nearest(const Axis& rows, const Axis& columns, const float* from, floa
     if (y > 0 && rows.first[y] == rows.first[y - 1]) {
       std::copy_n(to - columns.result(), columns.result(), to);
     } else {
-      take_elements(columns, from + rows.first[y] * columns.input, to);
+      take_elements(columns.first.data(), from + rows.first[y] * columns.input, columns.result(),
+                    to);
     }
   }
 }
@@ -156,16 +144,8 @@ Shares shares(const Axis& axis) {
 }
 
 // Behind the last element of `from` is a 0.
-LOOM_ISA_CLONES void gather(const Shares& shares, const float* from, std::int64_t count,
-                            float* __restrict to) {
-  const std::int32_t* place = shares.place.data();
-  const float* weight = shares.weight.data();
-  for (std::int64_t i = 0; i < count; ++i) to[i] = from[place[i]] * weight[i];
-  for (std::int64_t share = 1; share < shares.most; ++share) {
-    place += count;
-    weight += count;
-    for (std::int64_t i = 0; i < count; ++i) to[i] += from[place[i]] * weight[i];
-  }
+void gather(const Shares& shares, const float* from, std::int64_t count, float* to) {
+  sum_shares({shares.place.data(), shares.weight.data()}, shares.most, from, count, to);
 }
 
 /// The way back along the columns is by shares.

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "loom/ops/random/distributions.h"
+#include "loom/kernels/rng/distributions.h"
 
-#include "loom/ops/random/isa_clones.h"
-#include "loom/ops/random/math.h"
+#include "loom/kernels/rng/math.h"
 
-namespace loom::ops::random {
+namespace loom::kernels::rng::LOOM_SIMD {
 namespace {
 
 using math::sin_cos;
@@ -19,7 +18,7 @@ using Source = math::Format<T>::Bits;
 
 // The i-th source of a tile; a wide one is made of words that lie half a tile apart.
 template <class T>
-LOOM_RANDOM_INLINE Source<T> source(const std::uint32_t* words, int i) {
+LOOM_RNG_INLINE Source<T> source(const std::uint32_t* words, int i) {
   if constexpr (sizeof(T) == sizeof(std::uint32_t)) {
     return words[i];
   } else {
@@ -28,10 +27,10 @@ LOOM_RANDOM_INLINE Source<T> source(const std::uint32_t* words, int i) {
 }
 
 // In [0, 1), all bits that the type holds.
-LOOM_RANDOM_INLINE float unit(std::uint32_t source) {
+LOOM_RNG_INLINE float unit(std::uint32_t source) {
   return static_cast<float>(static_cast<std::int32_t>(source >> 8)) * 0x1p-24F;
 }
-LOOM_RANDOM_INLINE double unit(std::uint64_t source) {
+LOOM_RNG_INLINE double unit(std::uint64_t source) {
   // 26 and 27 bits: conversions of 32-bit integers are what all vector units have.
   const double high = static_cast<std::int32_t>(source >> 38);
   const double low = static_cast<std::int32_t>(static_cast<std::uint32_t>(source) >> 5);
@@ -39,16 +38,16 @@ LOOM_RANDOM_INLINE double unit(std::uint64_t source) {
 }
 
 // In (0, 1] with full precision near 0; 1 itself only by rounding.
-LOOM_RANDOM_INLINE float positive_unit(std::uint32_t source) {
+LOOM_RNG_INLINE float positive_unit(std::uint32_t source) {
   return (static_cast<float>(static_cast<std::int32_t>(source >> 1)) + 0.5F) * 0x1p-31F;
 }
-LOOM_RANDOM_INLINE double positive_unit(std::uint64_t source) {
+LOOM_RNG_INLINE double positive_unit(std::uint64_t source) {
   return (to_real<double>(source >> 12) + 0.5) * 0x1p-52;
 }
 
 // ln u of u in (0, 1), below 0 always.
 template <class T>
-LOOM_RANDOM_INLINE T log_unit(Source<T> source) {
+LOOM_RNG_INLINE T log_unit(Source<T> source) {
   constexpr T kBelowOne = sizeof(T) == sizeof(float) ? T(1 - 0x1p-24) : T(1 - 0x1p-53);
   const T u = positive_unit(source);
   return math::log(u < kBelowOne ? u : kBelowOne);
@@ -62,12 +61,12 @@ struct Angle {
   Source<T> quarters;
 };
 
-LOOM_RANDOM_INLINE Angle<float> angle(std::uint32_t source) {
+LOOM_RNG_INLINE Angle<float> angle(std::uint32_t source) {
   const std::uint32_t quarters = (source + (1U << 29)) >> 30;
   const auto rest = static_cast<std::int32_t>(source - (quarters << 30));
   return {(static_cast<float>(rest) + 0.5F) * static_cast<float>(kTwoPi * 0x1p-32), quarters};
 }
-LOOM_RANDOM_INLINE Angle<double> angle(std::uint64_t source) {
+LOOM_RNG_INLINE Angle<double> angle(std::uint64_t source) {
   const std::uint64_t centred = source + (std::uint64_t{1} << 61);
   const std::uint64_t rest = (centred << 2) >> 12;  // 52 bits of a quarter turn
   return {(to_real<double>(rest) - (0x1p51 - 0.5)) * (kTwoPi * 0x1p-54), centred >> 62};
@@ -75,7 +74,7 @@ LOOM_RANDOM_INLINE Angle<double> angle(std::uint64_t source) {
 
 // Two independent standard normals.
 template <class T>
-LOOM_RANDOM_INLINE SinCos<T> normal_pair(Source<T> radius_source, Source<T> angle_source) {
+LOOM_RNG_INLINE SinCos<T> normal_pair(Source<T> radius_source, Source<T> angle_source) {
   const T radius = __builtin_sqrt(T{-2} * math::log(positive_unit(radius_source)));
   const Angle<T> turn = angle(angle_source);
   const SinCos<T> point = sin_cos(turn.radians, turn.quarters);
@@ -83,8 +82,7 @@ LOOM_RANDOM_INLINE SinCos<T> normal_pair(Source<T> radius_source, Source<T> angl
 }
 
 template <class T>
-LOOM_RANDOM_INLINE void tile(const Uniform<T>& distribution, const std::uint32_t* words,
-                             T* values) {
+LOOM_RNG_INLINE void tile(const Uniform<T>& distribution, const std::uint32_t* words, T* values) {
   for (int i = 0; i < kTileValues<Uniform<T>>; ++i) {
     const T value = distribution.from + unit(source<T>(words, i)) * distribution.range;
     values[i] = value < distribution.last ? value : distribution.last;
@@ -92,7 +90,7 @@ LOOM_RANDOM_INLINE void tile(const Uniform<T>& distribution, const std::uint32_t
 }
 
 template <class T>
-LOOM_RANDOM_INLINE void tile(const Normal<T>& distribution, const std::uint32_t* words, T* values) {
+LOOM_RNG_INLINE void tile(const Normal<T>& distribution, const std::uint32_t* words, T* values) {
   constexpr int kHalf = kTileValues<Normal<T>> / 2;
   for (int i = 0; i < kHalf; ++i) {
     const auto [sin, cos] = normal_pair<T>(source<T>(words, i), source<T>(words, i + kHalf));
@@ -102,22 +100,21 @@ LOOM_RANDOM_INLINE void tile(const Normal<T>& distribution, const std::uint32_t*
 }
 
 template <class T>
-LOOM_RANDOM_INLINE void tile(const LogNormal<T>& distribution, const std::uint32_t* words,
-                             T* values) {
+LOOM_RNG_INLINE void tile(const LogNormal<T>& distribution, const std::uint32_t* words, T* values) {
   tile(Normal<T>{distribution.mean, distribution.std}, words, values);
   for (int i = 0; i < kTileValues<LogNormal<T>>; ++i) values[i] = math::exp(values[i]);
 }
 
 template <class T>
-LOOM_RANDOM_INLINE void tile(const Exponential<T>& distribution, const std::uint32_t* words,
-                             T* values) {
+LOOM_RNG_INLINE void tile(const Exponential<T>& distribution, const std::uint32_t* words,
+                          T* values) {
   for (int i = 0; i < kTileValues<Exponential<T>>; ++i) {
     values[i] = -log_unit<T>(source<T>(words, i)) * distribution.scale;
   }
 }
 
 template <class T>
-LOOM_RANDOM_INLINE void tile(const Cauchy<T>& distribution, const std::uint32_t* words, T* values) {
+LOOM_RNG_INLINE void tile(const Cauchy<T>& distribution, const std::uint32_t* words, T* values) {
   // The tangent has the period of half a turn: an angle in a full one serves as well.
   for (int i = 0; i < kTileValues<Cauchy<T>>; ++i) {
     const Angle<T> turn = angle(source<T>(words, i));
@@ -126,15 +123,15 @@ LOOM_RANDOM_INLINE void tile(const Cauchy<T>& distribution, const std::uint32_t*
   }
 }
 
-LOOM_RANDOM_INLINE void tile(const Geometric& distribution, const std::uint32_t* words,
-                             double* values) {
+LOOM_RNG_INLINE void tile(const Geometric& distribution, const std::uint32_t* words,
+                          double* values) {
   for (int i = 0; i < kTileValues<Geometric>; ++i) {
     values[i] = __builtin_ceil(log_unit<double>(source<double>(words, i)) * distribution.scale);
   }
 }
 
-LOOM_RANDOM_INLINE void tile(const ShortIntegers& distribution, const std::uint32_t* words,
-                             std::int64_t* values) {
+LOOM_RNG_INLINE void tile(const ShortIntegers& distribution, const std::uint32_t* words,
+                          std::int64_t* values) {
   const auto range = static_cast<std::uint32_t>(distribution.range);
   for (int i = 0; i < kTileWords; ++i) {
     const std::uint64_t product = std::uint64_t{words[i]} * range;
@@ -142,8 +139,8 @@ LOOM_RANDOM_INLINE void tile(const ShortIntegers& distribution, const std::uint3
   }
 }
 
-LOOM_RANDOM_INLINE void tile(const MediumIntegers& distribution, const std::uint32_t* words,
-                             std::int64_t* values) {
+LOOM_RNG_INLINE void tile(const MediumIntegers& distribution, const std::uint32_t* words,
+                          std::int64_t* values) {
   const auto range = static_cast<std::uint32_t>(distribution.range);
   for (int i = 0; i < kTileWords / 2; ++i) {
     const std::uint64_t low = std::uint64_t{words[i]} * range;
@@ -152,8 +149,8 @@ LOOM_RANDOM_INLINE void tile(const MediumIntegers& distribution, const std::uint
   }
 }
 
-LOOM_RANDOM_INLINE void tile(const LongIntegers& distribution, const std::uint32_t* words,
-                             std::int64_t* values) {
+LOOM_RNG_INLINE void tile(const LongIntegers& distribution, const std::uint32_t* words,
+                          std::int64_t* values) {
   using Wide = unsigned __int128;
   constexpr int kCount = kTileWords / 4;
   for (int i = 0; i < kCount; ++i) {
@@ -167,20 +164,20 @@ LOOM_RANDOM_INLINE void tile(const LongIntegers& distribution, const std::uint32
   }
 }
 
-LOOM_RANDOM_INLINE void tile(const AllBits&, const std::uint32_t* words, std::int64_t* values) {
+LOOM_RNG_INLINE void tile(const AllBits&, const std::uint32_t* words, std::int64_t* values) {
   for (int i = 0; i < kTileValues<AllBits>; ++i) {
     values[i] = static_cast<std::int64_t>(source<double>(words, i));
   }
 }
 
-LOOM_RANDOM_INLINE void tile(const Bernoulli& distribution, const std::uint32_t* words,
-                             std::uint8_t* values) {
+LOOM_RNG_INLINE void tile(const Bernoulli& distribution, const std::uint32_t* words,
+                          std::uint8_t* values) {
   for (int i = 0; i < kTileWords; ++i) values[i] = distribution(words[i]) ? 1 : 0;
 }
 
 template <class Distribution>
-LOOM_RANDOM_INLINE void tiles_of(const Distribution& distribution, const std::uint32_t* words,
-                                 std::int64_t tiles, typename Distribution::Value* values) {
+LOOM_RNG_INLINE void tiles_of(const Distribution& distribution, const std::uint32_t* words,
+                              std::int64_t tiles, typename Distribution::Value* values) {
   const Distribution parameters = distribution;  // a copy that stores cannot alias
   for (std::int64_t t = 0; t < tiles; ++t) {
     tile(parameters, words + t * kTileWords, values + t * kTileValues<Distribution>);
@@ -189,10 +186,10 @@ LOOM_RANDOM_INLINE void tiles_of(const Distribution& distribution, const std::ui
 
 }  // namespace
 
-#define LOOM_TRANSFORM(Distribution)                                                           \
-  LOOM_ISA_CLONES void transform(const Distribution& distribution, const std::uint32_t* words, \
-                                 std::int64_t tiles, Distribution::Value* values) noexcept {   \
-    tiles_of(distribution, words, tiles, values);                                              \
+#define LOOM_TRANSFORM(Distribution)                                                               \
+  void transform(const Distribution& distribution, const std::uint32_t* words, std::int64_t tiles, \
+                 Distribution::Value* values) noexcept {                                           \
+    tiles_of(distribution, words, tiles, values);                                                  \
   }
 LOOM_TRANSFORM(Uniform<float>)
 LOOM_TRANSFORM(Uniform<double>)
@@ -212,4 +209,4 @@ LOOM_TRANSFORM(AllBits)
 LOOM_TRANSFORM(Bernoulli)
 #undef LOOM_TRANSFORM
 
-}  // namespace loom::ops::random
+}  // namespace loom::kernels::rng::LOOM_SIMD

@@ -7,13 +7,12 @@
 // units and makes every element a function of (seed, offset, its index) alone.
 // Thread: any; there is no state.
 
-#include "loom/base/export.h"
+#include "loom/simd/versions.h"
 
 #include <array>
 #include <cstdint>
-#include <vector>
 
-namespace loom::ops::random {
+namespace loom::kernels::rng {
 
 /// A range of the sequence that PhiloxGenerator::reserve() gave out.
 struct PhiloxStream {
@@ -26,7 +25,7 @@ inline constexpr int kTileCounters = 16;
 inline constexpr int kTileWords = 4 * kTileCounters;
 
 /// One block: the four words of `counter` under `key`.
-[[nodiscard]] constexpr std::array<std::uint32_t, 4> philox_4x32_10(
+[[nodiscard, gnu::always_inline]] constexpr std::array<std::uint32_t, 4> philox_4x32_10(
     std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key) noexcept {
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t a = std::uint64_t{counter[0]} * 0xD2511F53U;
@@ -42,19 +41,7 @@ inline constexpr int kTileWords = 4 * kTileCounters;
 
 /// Writes the words of tiles [first, first + count) of `stream` to `words`. Word k of a tile is
 /// word k / 16 of the tile's counter k % 16; tile t begins at counter offset / 4 + 16 t.
-LOOM_API void philox_tiles(PhiloxStream stream, std::uint64_t first, std::int64_t count,
-                           std::uint32_t* words) noexcept;
+LOOM_SIMD_VERSIONS(philox_tiles, void(const PhiloxStream& stream, std::uint64_t first,
+                                      std::int64_t count, std::uint32_t* words) noexcept);
 
-namespace detail {
-
-/// What philox_tiles() is made of: `count` tiles from counter `counter` on.
-using PhiloxFunction = void (*)(std::uint64_t seed, std::uint64_t counter, std::int64_t count,
-                                std::uint32_t* words) noexcept;
-
-void philox_portable(std::uint64_t seed, std::uint64_t counter, std::int64_t count,
-                     std::uint32_t* words) noexcept;
-/// Those that this processor can run, the fastest first.
-[[nodiscard]] LOOM_API std::vector<PhiloxFunction> philox_functions();
-
-}  // namespace detail
-}  // namespace loom::ops::random
+}  // namespace loom::kernels::rng

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Distributions as functions of words: what the extreme words give, moments, and that the bits are
 // the same wherever the tests run. The operators are tested from Python (test_random_ops.py).
-#include "loom/ops/random/distributions.h"
-#include "loom/ops/random/philox.h"
+#include "loom/kernels/rng/distributions.h"
+
+#include "loom/kernels/rng/philox.h"
 
 #include <gtest/gtest.h>
 
+#include "support/simd_levels.h"
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -13,28 +15,30 @@
 #include <limits>
 #include <vector>
 
-namespace loom::ops::random {
+namespace loom::kernels::rng {
 namespace {
 
 constexpr std::uint32_t kAllOnes = 0xffffffff;
 
 template <class Distribution>
 std::vector<typename Distribution::Value> values_of(const Distribution& distribution,
-                                                    const std::vector<std::uint32_t>& words) {
+                                                    const std::vector<std::uint32_t>& words,
+                                                    SimdLevel level = simd_level()) {
   const auto tiles = static_cast<std::int64_t>(words.size()) / kTileWords;
   std::vector<typename Distribution::Value> values(
       static_cast<std::size_t>(tiles * kTileValues<Distribution>));
-  transform(distribution, words.data(), tiles, values.data());
+  transform<Distribution>.of(level)(distribution, words.data(), tiles, values.data());
   return values;
 }
 
 // Values of `tiles` tiles of a fixed stream.
 template <class Distribution>
 std::vector<typename Distribution::Value> sample(const Distribution& distribution,
-                                                 std::int64_t tiles) {
+                                                 std::int64_t tiles,
+                                                 SimdLevel level = simd_level()) {
   std::vector<std::uint32_t> words(static_cast<std::size_t>(tiles) * kTileWords);
   philox_tiles({2024, 0}, 0, tiles, words.data());
-  return values_of(distribution, words);
+  return values_of(distribution, words, level);
 }
 
 // One tile of the same word, which is what the tails of a distribution are made of.
@@ -175,18 +179,39 @@ TEST(DiscreteDistributionTest, BernoulliIsCertainAtTheEnds) {
   EXPECT_NEAR(moments(sample(Bernoulli(0.3), 1 << 14)).mean, 0.3, 0.002);
 }
 
-TEST(DistributionBitsTest, AreTheSameOnAllProcessors) {
-  EXPECT_EQ(fingerprint(sample(Uniform<float>{-3, 8, 5}, 1000)), 0x42183bda904b7976ULL);
-  EXPECT_EQ(fingerprint(sample(Uniform<double>{-3, 8, 5}, 1000)), 0x2ff15f053121a9aaULL);
-  EXPECT_EQ(fingerprint(sample(Normal<float>{1, 2}, 1000)), 0x8e2994e902c06918ULL);
-  EXPECT_EQ(fingerprint(sample(Normal<double>{1, 2}, 1000)), 0xe2f0111f3b92a8aaULL);
-  EXPECT_EQ(fingerprint(sample(LogNormal<float>{1, 2}, 1000)), 0xf28b909329330cc3ULL);
-  EXPECT_EQ(fingerprint(sample(LogNormal<double>{1, 2}, 1000)), 0x9d0166a90c829bdaULL);
-  EXPECT_EQ(fingerprint(sample(Exponential<float>{3}, 1000)), 0x154d8243927208a3ULL);
-  EXPECT_EQ(fingerprint(sample(Exponential<double>{3}, 1000)), 0x47cb9ac60be5940cULL);
-  EXPECT_EQ(fingerprint(sample(Cauchy<float>{1, 2}, 1000)), 0xcee211a2323c78afULL);
-  EXPECT_EQ(fingerprint(sample(Cauchy<double>{1, 2}, 1000)), 0xc31702b162997d89ULL);
+class DistributionBitsTest : public testing::SimdTest {
+ protected:
+  template <class Distribution>
+  std::uint64_t bits(const Distribution& distribution) {
+    return fingerprint(sample(distribution, 1000, GetParam()));
+  }
+};
+LOOM_TEST_SIMD_LEVELS(DistributionBitsTest);
+
+TEST_P(DistributionBitsTest, AreTheSameOfAllInstructionSets) {
+  EXPECT_EQ(bits(Uniform<float>{-3, 8, 5}), 0x42183bda904b7976ULL);
+  EXPECT_EQ(bits(Uniform<double>{-3, 8, 5}), 0x2ff15f053121a9aaULL);
+  EXPECT_EQ(bits(Normal<float>{1, 2}), 0x8e2994e902c06918ULL);
+  EXPECT_EQ(bits(Normal<double>{1, 2}), 0xe2f0111f3b92a8aaULL);
+  EXPECT_EQ(bits(LogNormal<float>{1, 2}), 0xf28b909329330cc3ULL);
+  EXPECT_EQ(bits(LogNormal<double>{1, 2}), 0x9d0166a90c829bdaULL);
+  EXPECT_EQ(bits(Exponential<float>{3}), 0x154d8243927208a3ULL);
+  EXPECT_EQ(bits(Exponential<double>{3}), 0x47cb9ac60be5940cULL);
+  EXPECT_EQ(bits(Cauchy<float>{1, 2}), 0xcee211a2323c78afULL);
+  EXPECT_EQ(bits(Cauchy<double>{1, 2}), 0xc31702b162997d89ULL);
+}
+
+TEST_P(DistributionBitsTest, OfIntegersAreThoseOfTheScalarCode) {
+  const auto expect_equal = [&]<class Distribution>(const Distribution& distribution) {
+    EXPECT_EQ(sample(distribution, 100, GetParam()), sample(distribution, 100, SimdLevel::kScalar));
+  };
+  expect_equal(Geometric{1 / std::log1p(-0.25)});
+  expect_equal(ShortIntegers{1000, -3});
+  expect_equal(MediumIntegers{1'000'000'000, -3});
+  expect_equal(LongIntegers{std::uint64_t{1} << 60, -3});
+  expect_equal(AllBits{});
+  expect_equal(Bernoulli(0.3));
 }
 
 }  // namespace
-}  // namespace loom::ops::random
+}  // namespace loom::kernels::rng

@@ -5,12 +5,12 @@
 // them as distributions.h does: the k-th word of value i of a tile is word i + k * (values of a
 // tile). Thread: one at a time.
 
-#include "loom/ops/random/philox.h"
+#include "loom/kernels/rng/philox.h"
 
 #include <array>
 #include <cstdint>
 
-namespace loom::ops::random {
+namespace loom::kernels::rng {
 
 /// The words of values `begin`, `begin` + 1, ... of a stream; each has kWords of them.
 template <int kWords>
@@ -41,4 +41,4 @@ class WordReader {
   alignas(64) std::array<std::uint32_t, kTileWords> words_;
 };
 
-}  // namespace loom::ops::random
+}  // namespace loom::kernels::rng

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-// Vectors of float32 and the activations of recurrent cells, to be inlined into functions that are
-// compiled for several instruction sets (isa_clones.h). Vectors go by reference: passed by value
+// Vectors of float32 and the activations of recurrent cells, to be inlined into files that are
+// compiled for several instruction sets (simd/versions.h). Vectors go by reference: passed by value
 // their calling convention would depend on the instruction set. Thread: any.
+
+#include "loom/simd/vector_bytes.h"
 
 #include <cstdint>
 #include <cstring>
 
-namespace loom::ops::recurrent {
+namespace loom::kernels::recurrent {
 
-using Lanes [[gnu::vector_size(64)]] = float;
-using Words [[gnu::vector_size(64)]] = std::int32_t;
-inline constexpr std::int64_t kLanes = 16;
+using Lanes [[gnu::vector_size(simd::kVectorBytes)]] = float;
+using Words [[gnu::vector_size(simd::kVectorBytes)]] = std::int32_t;
+constexpr std::int64_t kLanes = sizeof(Lanes) / sizeof(float);
 
 /// The first `count` lanes; the rest is 0. Requires: 1 <= count <= kLanes.
 template <bool kWhole>
@@ -67,4 +69,4 @@ template <bool kWhole>
   x = x / (x + 2.0F);
 }
 
-}  // namespace loom::ops::recurrent
+}  // namespace loom::kernels::recurrent

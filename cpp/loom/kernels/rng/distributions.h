@@ -3,17 +3,15 @@
 
 // Distributions as functions of Philox words. Each turns the words of whole tiles into the values
 // of whole tiles: kTileWords / kWords of them, in the type Value, the i-th depending on the words
-// of its own tile only (pairs of normals share theirs). transform() is compiled for AVX-512, AVX2
-// and the baseline and picked when the library is loaded; all give the same bits.
+// of its own tile only (pairs of normals share theirs). All instruction sets give the same bits.
 // Thread: any; there is no state.
 
-#include "loom/base/export.h"
-#include "loom/ops/random/philox.h"
+#include "loom/kernels/rng/philox.h"
 
 #include <cmath>
 #include <cstdint>
 
-namespace loom::ops::random {
+namespace loom::kernels::rng {
 
 /// Words that one value of a continuous distribution takes.
 template <class T>
@@ -105,26 +103,32 @@ class Bernoulli {
 template <class Distribution>
 inline constexpr int kTileValues = kTileWords / Distribution::kWords;
 
-/// Writes the values of `tiles` tiles, whose words these are, to `values`.
-#define LOOM_TRANSFORM(Distribution)                                                    \
-  LOOM_API void transform(const Distribution& distribution, const std::uint32_t* words, \
-                          std::int64_t tiles, Distribution::Value* values) noexcept
-LOOM_TRANSFORM(Uniform<float>);
-LOOM_TRANSFORM(Uniform<double>);
-LOOM_TRANSFORM(Normal<float>);
-LOOM_TRANSFORM(Normal<double>);
-LOOM_TRANSFORM(LogNormal<float>);
-LOOM_TRANSFORM(LogNormal<double>);
-LOOM_TRANSFORM(Exponential<float>);
-LOOM_TRANSFORM(Exponential<double>);
-LOOM_TRANSFORM(Cauchy<float>);
-LOOM_TRANSFORM(Cauchy<double>);
-LOOM_TRANSFORM(Geometric);
-LOOM_TRANSFORM(ShortIntegers);
-LOOM_TRANSFORM(MediumIntegers);
-LOOM_TRANSFORM(LongIntegers);
-LOOM_TRANSFORM(AllBits);
-LOOM_TRANSFORM(Bernoulli);
+#define LOOM_TRANSFORM(Distribution)                                                               \
+  void transform(const Distribution& distribution, const std::uint32_t* words, std::int64_t tiles, \
+                 Distribution::Value* values) noexcept;
+LOOM_SIMD_DECLARE(LOOM_TRANSFORM(Uniform<float>)       //
+                  LOOM_TRANSFORM(Uniform<double>)      //
+                  LOOM_TRANSFORM(Normal<float>)        //
+                  LOOM_TRANSFORM(Normal<double>)       //
+                  LOOM_TRANSFORM(LogNormal<float>)     //
+                  LOOM_TRANSFORM(LogNormal<double>)    //
+                  LOOM_TRANSFORM(Exponential<float>)   //
+                  LOOM_TRANSFORM(Exponential<double>)  //
+                  LOOM_TRANSFORM(Cauchy<float>)        //
+                  LOOM_TRANSFORM(Cauchy<double>)       //
+                  LOOM_TRANSFORM(Geometric)            //
+                  LOOM_TRANSFORM(ShortIntegers)        //
+                  LOOM_TRANSFORM(MediumIntegers)       //
+                  LOOM_TRANSFORM(LongIntegers)         //
+                  LOOM_TRANSFORM(AllBits)              //
+                  LOOM_TRANSFORM(Bernoulli))
 #undef LOOM_TRANSFORM
 
-}  // namespace loom::ops::random
+/// Writes the values of `tiles` tiles, whose words these are, to `values`.
+template <class Distribution>
+inline constexpr simd::Versions<void(const Distribution& distribution, const std::uint32_t* words,
+                                     std::int64_t tiles,
+                                     typename Distribution::Value* values) noexcept>
+    transform{LOOM_SIMD_LIST(transform)};
+
+}  // namespace loom::kernels::rng

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The error bounds of loom/ops/random/math.h, against long double.
-#include "loom/ops/random/math.h"
+// The error bounds of loom/kernels/rng/math.h, against long double.
+#include "loom/kernels/rng/math.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <limits>
 #include <numbers>
 
-namespace loom::ops::random {
+namespace loom::kernels::rng {
 namespace {
 
 constexpr int kPoints = 200'000;
@@ -94,4 +94,4 @@ TYPED_TEST(RandomMathTest, ExpLeavesTheRangeAsItShould) {
 }
 
 }  // namespace
-}  // namespace loom::ops::random
+}  // namespace loom::kernels::rng

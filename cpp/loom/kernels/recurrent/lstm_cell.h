@@ -5,9 +5,11 @@
 // Gates are input, forget, cell, output, `hidden` elements apart, as PyTorch's weights have them.
 // Thread: any; only what is passed is touched.
 
+#include "loom/simd/versions.h"
+
 #include <cstdint>
 
-namespace loom::ops::recurrent {
+namespace loom::kernels::recurrent {
 
 /// Units that are computed at once, and the sums that they need: a vector of each gate.
 inline constexpr std::int64_t kGroup = 16;
@@ -26,7 +28,7 @@ struct LstmStep {
   std::int64_t output_stride;
   bool keeps;
 };
-void lstm_step(const LstmStep& step);
+LOOM_SIMD_VERSIONS(lstm_step, void(const LstmStep& step) noexcept);
 
 /// The gradient of a step for any number of units.
 struct LstmStepGradient {
@@ -40,6 +42,6 @@ struct LstmStepGradient {
   float* cell_grad;  ///< in: of the cell's state after the step; out: of that before it
   float* gates_grad;
 };
-void lstm_step_gradient(const LstmStepGradient& step);
+LOOM_SIMD_VERSIONS(lstm_step_gradient, void(const LstmStepGradient& step) noexcept);
 
-}  // namespace loom::ops::recurrent
+}  // namespace loom::kernels::recurrent

@@ -6,7 +6,7 @@
 // their counters; here it holds the element's index, so no word is read twice.
 // Thread: one at a time.
 
-#include "loom/ops/random/philox.h"
+#include "loom/kernels/rng/philox.h"
 
 #include <array>
 #include <cmath>
@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <numbers>
 
-namespace loom::ops::random {
+namespace loom::kernels::rng {
 
 class ElementWords {
  public:
@@ -64,4 +64,4 @@ class ElementWords {
   std::size_t next_ = words_.size();
 };
 
-}  // namespace loom::ops::random
+}  // namespace loom::kernels::rng

@@ -3,7 +3,7 @@
 
 // log, exp, sine and cosine for float and double, written so that a compiler turns loops over them
 // into vector code: no branches, no tables, no calls. Their series are cut where the rest is below
-// half a unit in the last place; errors stay below 2 units (tests_cpp/ops/test_random_math.cpp).
+// half a unit in the last place; errors stay below 2 units (tests_cpp/kernels/rng_math_test.cpp).
 // Built without contraction of a*b+c, so that all processors give the same bits.
 
 #include <array>
@@ -11,9 +11,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#define LOOM_RANDOM_INLINE [[gnu::always_inline]] inline
+#define LOOM_RNG_INLINE [[gnu::always_inline]] inline
 
-namespace loom::ops::random::math {
+namespace loom::kernels::rng::math {
 
 template <class T>
 struct Format;
@@ -46,7 +46,7 @@ struct Format<double> {
 
 /// The integer in [0, 2^mantissa bits) as a floating-point number.
 template <class T>
-LOOM_RANDOM_INLINE T to_real(typename Format<T>::Bits integer) {
+LOOM_RNG_INLINE T to_real(typename Format<T>::Bits integer) {
   using F = Format<T>;
   constexpr auto kExponent = std::bit_cast<typename F::Bits>(F::kTwoToMantissa);
   return std::bit_cast<T>(integer | kExponent) - F::kTwoToMantissa;
@@ -54,7 +54,7 @@ LOOM_RANDOM_INLINE T to_real(typename Format<T>::Bits integer) {
 
 /// ln x. Requires: x positive, finite and not subnormal.
 template <class T>
-LOOM_RANDOM_INLINE T log(T x) {
+LOOM_RNG_INLINE T log(T x) {
   using F = Format<T>;
   using Bits = F::Bits;
   // x = m 2^e with m in [sqrt(1/2), sqrt(2)).
@@ -93,7 +93,7 @@ inline constexpr auto kTaylor = [] {
 }();
 
 template <class T, std::size_t kTerms>
-LOOM_RANDOM_INLINE T polynomial(const std::array<T, kTerms>& coefficients, T x) {
+LOOM_RNG_INLINE T polynomial(const std::array<T, kTerms>& coefficients, T x) {
   T sum = coefficients[kTerms - 1];
 #pragma GCC unroll 16
   for (int k = static_cast<int>(kTerms) - 2; k >= 0; --k) sum = sum * x + coefficients[k];
@@ -102,7 +102,7 @@ LOOM_RANDOM_INLINE T polynomial(const std::array<T, kTerms>& coefficients, T x) 
 
 /// Of |x| <= pi / 4.
 template <class T>
-LOOM_RANDOM_INLINE SinCos<T> sin_cos_quarter(T x) {
+LOOM_RNG_INLINE SinCos<T> sin_cos_quarter(T x) {
   const T z = x * x;
   return {x - x * (z * polynomial(kTaylor<T, Format<T>::kSinTerms, 3, 2, true>, z)),
           1 - z * polynomial(kTaylor<T, Format<T>::kCosTerms, 2, 2, true>, z)};
@@ -110,7 +110,7 @@ LOOM_RANDOM_INLINE SinCos<T> sin_cos_quarter(T x) {
 
 /// Of x plus `quarters` quarter turns, |x| <= pi / 4.
 template <class T>
-LOOM_RANDOM_INLINE SinCos<T> sin_cos(T x, typename Format<T>::Bits quarters) {
+LOOM_RNG_INLINE SinCos<T> sin_cos(T x, typename Format<T>::Bits quarters) {
   using Bits = Format<T>::Bits;
   constexpr unsigned kToSign = 8 * sizeof(T) - 2;  // from bit 1 to the sign bit
   const auto [sin, cos] = sin_cos_quarter(x);
@@ -123,14 +123,14 @@ LOOM_RANDOM_INLINE SinCos<T> sin_cos(T x, typename Format<T>::Bits quarters) {
 
 /// The nearest integer, ties to even. Requires: |x| below a quarter of 2^mantissa bits.
 template <class T>
-LOOM_RANDOM_INLINE T nearest(T x) {
+LOOM_RNG_INLINE T nearest(T x) {
   constexpr T kMagic = Format<T>::kTwoToMantissa * T{1.5};
   return (x + kMagic) - kMagic;
 }
 
 /// 2^k. Requires: k an integer whose power is a normal number.
 template <class T>
-LOOM_RANDOM_INLINE T power_of_two(T k) {
+LOOM_RNG_INLINE T power_of_two(T k) {
   using F = Format<T>;
   // Adding 1.5 * 2^mantissa leaves k + bias in the lowest bits; the shift drops the others.
   const T shifted = k + (F::kTwoToMantissa * T{1.5} + static_cast<T>(F::kBias));
@@ -139,7 +139,7 @@ LOOM_RANDOM_INLINE T power_of_two(T k) {
 
 /// e^x, 0 and infinity where it leaves the range; NaN gives NaN.
 template <class T>
-LOOM_RANDOM_INLINE T exp(T x) {
+LOOM_RNG_INLINE T exp(T x) {
   using F = Format<T>;
   constexpr T kLog2E = static_cast<T>(1.4426950408889634);
   x = x > F::kExpLimit ? F::kExpLimit : x;
@@ -152,4 +152,4 @@ LOOM_RANDOM_INLINE T exp(T x) {
          power_of_two(k - half);
 }
 
-}  // namespace loom::ops::random::math
+}  // namespace loom::kernels::rng::math
