@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "support/numbers.h"
 #include "support/simd_levels.h"
 #include <cmath>
 #include <cstdint>
@@ -17,12 +18,10 @@ constexpr double kAllowed = 300 * 0x1p-24;
 
 template <class T>
 std::vector<T> numbers(std::int64_t count, std::uint32_t seed) {
-  std::vector<T> values(static_cast<std::size_t>(count));
-  for (T& value : values) {
-    seed = seed * 1664525U + 1013904223U;
-    simd::round_to(value, static_cast<float>(seed >> 8) * 0x1p-23F - 1);
-  }
-  return values;
+  const auto values = testing::numbers(count, seed);
+  std::vector<T> made(values.size());
+  for (std::size_t i = 0; i < made.size(); ++i) simd::round_to(made[i], values[i]);
+  return made;
 }
 
 template <class T>

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "support/numbers.h"
 #include "support/simd_levels.h"
 #include <cmath>
 #include <cstdint>
@@ -17,13 +18,9 @@ constexpr std::int64_t kRows = 3, kHidden = 37;
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
-/// Numbers in [-size, size).
 std::vector<float> numbers(std::int64_t count, std::uint32_t seed, float size = 1) {
-  std::vector<float> values(static_cast<std::size_t>(count));
-  for (float& value : values) {
-    seed = seed * 1664525U + 1013904223U;
-    value = (static_cast<float>(seed >> 8) * 0x1p-23F - 1) * size;
-  }
+  auto values = testing::numbers(count, seed);
+  for (float& value : values) value *= size;
   return values;
 }
 

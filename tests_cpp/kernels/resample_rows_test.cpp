@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "support/numbers.h"
 #include "support/simd_levels.h"
 #include <algorithm>
 #include <cstdint>
@@ -16,15 +17,7 @@ namespace {
 // Two products and a sum: half a unit in the last place each.
 constexpr double kAllowed = 3 * 0x1p-23;
 
-template <class T = float>
-std::vector<T> numbers(std::int64_t count, std::uint32_t seed) {
-  std::vector<T> values(static_cast<std::size_t>(count));
-  for (T& value : values) {
-    seed = seed * 1664525U + 1013904223U;
-    value = static_cast<T>(static_cast<float>(seed >> 8) * 0x1p-23F - 1);
-  }
-  return values;
-}
+using testing::numbers;
 
 std::vector<std::int32_t> places(std::int64_t count, std::uint32_t among) {
   std::vector<std::int32_t> values(static_cast<std::size_t>(count));
@@ -88,7 +81,7 @@ TEST_P(ResampleRowsTest, TheLargest) {
   for (const std::int64_t count : {1, 31, 32, 33, 1000}) {
     for (std::uint32_t seed = 1; seed < 20; ++seed) {
       const auto values = numbers(count, seed);
-      const auto wide = numbers<double>(count, seed);
+      const std::vector<double> wide(values.begin(), values.end());
       EXPECT_EQ(norm::largest<float>.of(GetParam())(values.data(), count),
                 *std::max_element(values.begin(), values.end()));
       EXPECT_EQ(norm::largest<double>.of(GetParam())(wide.data(), count),

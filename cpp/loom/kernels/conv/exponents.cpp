@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/kernels/conv/exponents.h"
 
+#include "loom/simd/vector_bytes.h"
+
 #include <cstring>
 
 namespace loom::kernels::conv::LOOM_SIMD {
@@ -8,8 +10,8 @@ namespace {
 
 constexpr int kNotFinite = 255;  // the exponent of infinities and NaN
 
-using Words [[gnu::vector_size(64)]] = std::int32_t;
-using Halves [[gnu::vector_size(32)]] = std::uint16_t;
+using Words [[gnu::vector_size(simd::kVectorBytes)]] = std::int32_t;
+using Halves [[gnu::vector_size(simd::kVectorBytes)]] = std::uint16_t;
 
 // Sums of as many vectors stay below 2^16.
 constexpr std::int64_t kMostHalves = 256;

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/kernels/conv/tap_rows.h"
 
+#include "loom/simd/vector_bytes.h"
+
 #include <cstring>
 #include <utility>
 
 namespace loom::kernels::conv::LOOM_SIMD {
 namespace {
+
+constexpr int kWidest = simd::kVectorBytes / sizeof(float);
 
 template <int kCount>
 struct Vector {
@@ -37,8 +41,8 @@ template <int kCount, bool kAdd>
 
 template <bool kAdd>
 [[gnu::always_inline]] inline void move_piece(const float* from, float* to, std::int64_t count) {
-  if (count >= 16) return move_vectors<16, kAdd>(from, to, count);
-  if (count >= 8) return move_vectors<8, kAdd>(from, to, count);
+  if (kWidest >= 16 && count >= 16) return move_vectors<16, kAdd>(from, to, count);
+  if (kWidest >= 8 && count >= 8) return move_vectors<8, kAdd>(from, to, count);
   if (count >= 4) return move_vectors<4, kAdd>(from, to, count);
   if (count >= 2) return move_vectors<2, kAdd>(from, to, count);
   *to = kAdd ? *to + *from : *from;
@@ -66,8 +70,8 @@ template <int kCount>
 }
 
 [[gnu::always_inline]] inline void take_even(const float* from, float* to, std::int64_t count) {
-  if (count >= 16) return take_even_vectors<16>(from, to, count);
-  if (count >= 8) return take_even_vectors<8>(from, to, count);
+  if (kWidest >= 16 && count >= 16) return take_even_vectors<16>(from, to, count);
+  if (kWidest >= 8 && count >= 8) return take_even_vectors<8>(from, to, count);
   if (count >= 4) return take_even_vectors<4>(from, to, count);
   for (std::int64_t i = 0; i < count; ++i) to[i] = from[2 * i];
 }

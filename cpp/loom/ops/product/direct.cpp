@@ -1,54 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/product/direct.h"
 
+#include "loom/kernels/conv/mending.h"
 #include "loom/ops/product/multiply.h"
-#include "loom/ops/random/isa_clones.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <cstring>
 
 namespace loom::ops {
 namespace {
 
 using c10::BFloat16;
 
-// Numbers whose exponent is all ones.
-constexpr std::uint32_t kExponent = 0x7f800000;
-constexpr std::uint16_t kShortExponent = kExponent >> 16;
-
-// What a sum is cut into, so that additions need not wait for each other.
-constexpr std::int64_t kLane = 16, kVectors = 4, kStep = kVectors * kLane;
-using Lanes [[gnu::vector_size(64)]] = float;
-using Bits [[gnu::vector_size(64)]] = std::int32_t;
+using kernels::conv::kMaskedStep;
+using kernels::conv::masked_dot;
 
 const Scratch t_window, t_inside, t_weights;
-
-// The sum of those products whose bits in `inside` are set. Requires: `count` is a multiple of
-// kStep.
-LOOM_ISA_CLONES float dot(const float* window, const float* weights, const std::int32_t* inside,
-                          std::int64_t count) {
-  Lanes sums[kVectors] = {};
-  for (std::int64_t at = 0; at < count; at += kStep) {
-    for (std::int64_t v = 0; v < kVectors; ++v) {
-      Lanes a, b;
-      Bits product, kept;
-      std::memcpy(&a, window + at + v * kLane, sizeof a);
-      std::memcpy(&b, weights + at + v * kLane, sizeof b);
-      std::memcpy(&kept, inside + at + v * kLane, sizeof kept);
-      a *= b;
-      std::memcpy(&product, &a, sizeof a);
-      product &= kept;
-      std::memcpy(&a, &product, sizeof a);
-      sums[v] += a;
-    }
-  }
-  const Lanes all = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-  float sum = 0;
-  for (std::int64_t i = 0; i < kLane; ++i) sum += all[i];
-  return sum;
-}
 
 /// Some filters of single pixels. Windows and weights are put in one order, that of weights that
 /// are not turned, when they are first needed.
@@ -56,7 +23,7 @@ template <class T>
 class Mender {
  public:
   Mender(const DirectConvolution<T>& p, Blocks::Range filters)
-      : p_(p), filters_(filters), length_(parts(p.windows.rows(), kStep) * kStep) {}
+      : p_(p), filters_(filters), length_(parts(p.windows.rows(), kMaskedStep) * kMaskedStep) {}
 
   void mend(std::int64_t image, std::int64_t pixel) {
     const std::int64_t plane = p_.windows.result_plane();
@@ -70,7 +37,7 @@ class Mender {
       taken = true;
       const float* weights = weights_ + (f - filters_.first) * length_;
       const float bias = p_.bias != nullptr ? static_cast<float>(p_.bias[f]) : 0.F;
-      *at = static_cast<T>(dot(window_, weights, inside_, length_) + bias);
+      *at = static_cast<T>(masked_dot(window_, weights, inside_, length_) + bias);
     }
   }
 
@@ -158,20 +125,12 @@ void mend_pixels(const DirectConvolution<T>& p, Blocks::Range pixels, Blocks::Ra
 
 }  // namespace
 
-LOOM_ISA_CLONES bool all_finite(const float* data, std::int64_t count) {
-  std::uint32_t found = 0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    found |= (std::bit_cast<std::uint32_t>(data[i]) & kExponent) == kExponent ? 1U : 0U;
-  }
-  return found == 0;
+bool all_finite(const float* data, std::int64_t count) {
+  return kernels::conv::all_finite<float>(data, count);
 }
-
-LOOM_ISA_CLONES bool all_finite(const BFloat16* data, std::int64_t count) {
-  std::uint16_t found = 0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    found |= (data[i].x & kShortExponent) == kShortExponent ? 1U : 0U;
-  }
-  return found == 0;
+bool all_finite(const BFloat16* data, std::int64_t count) {
+  return kernels::conv::all_finite<simd::BFloat16>(reinterpret_cast<const simd::BFloat16*>(data),
+                                                   count);
 }
 
 template <class T>

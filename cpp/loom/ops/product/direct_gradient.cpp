@@ -1,40 +1,22 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/product/direct_gradient.h"
 
+#include "loom/kernels/conv/mending.h"
 #include "loom/ops/product/convolve_parts.h"
 #include "loom/ops/product/direct.h"
 #include "loom/ops/product/multiply.h"
-#include "loom/ops/random/isa_clones.h"
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 namespace loom::ops {
 namespace {
 
 using c10::BFloat16;
 
-constexpr std::int64_t kLane = 8;
-using Doubles [[gnu::vector_size(kLane * sizeof(double))]] = double;
-using Floats [[gnu::vector_size(kLane * sizeof(float))]] = float;
+using kernels::conv::exact_dot;
 
 const Scratch t_gradient, t_images;
-
-LOOM_ISA_CLONES double dot(const float* a, const float* b, std::int64_t count, std::int64_t step) {
-  Doubles sums = {};
-  std::int64_t i = 0;
-  for (; step == 1 && i + kLane <= count; i += kLane) {
-    Floats left, right;
-    std::memcpy(&left, a + i, sizeof left);
-    std::memcpy(&right, b + i, sizeof right);
-    sums += __builtin_convertvector(left, Doubles) * __builtin_convertvector(right, Doubles);
-  }
-  double sum = 0;
-  for (std::int64_t lane = 0; lane < kLane; ++lane) sum += sums[lane];
-  for (; i < count; ++i) sum += static_cast<double>(a[i]) * static_cast<double>(b[i * step]);
-  return sum;
-}
 
 /// The pixels [begin, end) of a row or column of the result whose window has an element of the
 /// image at a tap, and the element that the first of them has there.
@@ -74,7 +56,8 @@ double sum_over_pixels(const Windows& w, const float* gradient, const float* ima
     const float* seen = images + image * w.plane() + x.first;
     for (std::int64_t row = y.begin; row < y.end; ++row) {
       const std::int64_t seen_row = y.first + (row - y.begin) * w.y.stride;
-      sum += dot(made + row * w.x.result, seen + seen_row * w.x.size, x.end - x.begin, w.x.stride);
+      sum += exact_dot(made + row * w.x.result, seen + seen_row * w.x.size, x.end - x.begin,
+                       w.x.stride);
     }
   }
   return sum;

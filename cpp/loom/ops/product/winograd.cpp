@@ -6,13 +6,15 @@
 #include "loom/ops/product/multiply.h"
 #include "loom/ops/product/winograd_parts.h"
 #include "loom/ops/product/winograd_tiles.h"
-#include "loom/ops/random/isa_clones.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace loom::ops {
 namespace {
+
+using kernels::conv::products_to_rows;
+using kernels::conv::taps_to_points;
+using kernels::conv::tiles_to_points;
 
 constexpr std::int64_t kPoints = kTilePoints;
 // Fewer channels or filters do not make up for the transforms, more would have them leave the
@@ -26,63 +28,7 @@ constexpr std::int64_t kNarrow = 32;
 // Weights that a block transforms.
 constexpr std::int64_t kWeights = 4096;
 
-using Order [[gnu::vector_size(64)]] = int;
-
 const Scratch t_weights, t_taps, t_tiles, t_points, t_products, t_results;
-
-// tiles[point * ld + tile] of one channel to points[point * step + tile].
-LOOM_ISA_CLONES void transform_tiles(const float* tiles, std::int64_t ld, std::int64_t width,
-                                     float* points, std::int64_t step) {
-  for (std::int64_t at = 0; at < width; at += kLanes) {
-    Lanes d[kPoints];
-    for (std::int64_t i = 0; i < kPoints; ++i) std::memcpy(&d[i], tiles + i * ld + at, 64);
-    to_points(d);
-    for (std::int64_t i = 0; i < kPoints; ++i) std::memcpy(points + i * step + at, &d[i], 64);
-  }
-}
-
-// A' m A: products[point * step + tile] of one filter to rows[y * 2 * width + 2 * tile + x].
-LOOM_ISA_CLONES void transform_products(const float* products, std::int64_t step,
-                                        std::int64_t width, float bias, float* to) {
-  Order low, high;
-  for (int i = 0; i < kLanes; ++i) {
-    low[i] = i / 2 + i % 2 * static_cast<int>(kLanes);
-    high[i] = low[i] + static_cast<int>(kLanes) / 2;
-  }
-  for (std::int64_t at = 0; at < width; at += kLanes) {
-    Lanes m[kPoints], made[kTilePixels];
-    for (std::int64_t i = 0; i < kPoints; ++i) std::memcpy(&m[i], products + i * step + at, 64);
-    to_pixels(m, made);
-    for (int y = 0; y < 2; ++y) {
-      const Lanes even = made[2 * y] + bias, odd = made[2 * y + 1] + bias;
-      const Lanes first = __builtin_shuffle(even, odd, low);
-      const Lanes second = __builtin_shuffle(even, odd, high);
-      std::memcpy(to + 2 * (y * width + at), &first, 64);
-      std::memcpy(to + 2 * (y * width + at) + kLanes, &second, 64);
-    }
-  }
-}
-
-LOOM_ISA_CLONES void transform_taps(const float* taps, std::int64_t count, float* points,
-                                    std::int64_t step) {
-  for (std::int64_t begin = 0; begin < count; begin += kLanes) {
-    const std::int64_t i = std::min(begin, count - kLanes);
-    Lanes g[kTaps], rows[4][3];
-    for (std::int64_t tap = 0; tap < kTaps; ++tap) std::memcpy(&g[tap], taps + tap * count + i, 64);
-    for (int x = 0; x < 3; ++x) {
-      const Lanes a = g[x], b = g[3 + x], c = g[6 + x];
-      rows[0][x] = a;
-      rows[1][x] = (a + c + b) * 0.5F;
-      rows[2][x] = (a + c - b) * 0.5F;
-      rows[3][x] = c;
-    }
-    for (int y = 0; y < 4; ++y) {
-      const Lanes a = rows[y][0], b = rows[y][1], c = rows[y][2];
-      const Lanes made[4] = {a, (a + c + b) * 0.5F, (a + c - b) * 0.5F, c};
-      for (int x = 0; x < 4; ++x) std::memcpy(points + (4 * y + x) * step + i, &made[x], 64);
-    }
-  }
-}
 
 struct Problem {
   float* result;
@@ -110,7 +56,7 @@ const float* transform_all_weights(Grid& grid, const Problem& p) {
       } else {
         transpose(channels, kTaps, p.weights + f * channels * kTaps, kTaps, taps, channels);
       }
-      transform_taps(taps, channels, to + f * channels, step);
+      taps_to_points(taps, channels, to + f * channels, step);
     }
   });
   return to;
@@ -123,8 +69,8 @@ bool put_products(const Problem& p, const TilePixels& pixels, const float* produ
   float* rows = t_results.get<float>(kTilePixels * width);
   const std::int64_t plane = p.windows.result_plane();
   for (std::int64_t f = 0; f < filters; ++f) {
-    transform_products(products + f * width, kTileRows * width + kLine, width,
-                       p.bias != nullptr ? p.bias[filter + f] : 0.F, rows);
+    products_to_rows(products + f * width, kTileRows * width + kLine, width,
+                     p.bias != nullptr ? p.bias[filter + f] : 0.F, rows);
     pixels.put(rows, p.result + (filter + f) * plane);
     finite = finite && all_finite(rows, kTilePixels * width);
   }
@@ -168,10 +114,6 @@ float* elements(const TensorRef& tensor) {
 
 }  // namespace
 
-void transform_weights(const float* taps, std::int64_t count, float* points, std::int64_t step) {
-  transform_taps(taps, count, points, step);
-}
-
 Windows tile_windows(const Windows& windows) {
   Windows made = windows;
   for (WindowAxis* axis : {&made.y, &made.x}) {
@@ -201,7 +143,7 @@ void make_points(const TileInputs& tiles, std::int64_t count, const float* image
         std::fill_n(made + i * tiles_ld + count, width - count, 0.F);
       }
     }
-    transform_tiles(made, tiles_ld, width, points + c * ld, step);
+    tiles_to_points(made, tiles_ld, width, points + c * ld, step);
   }
 }
 

@@ -7,13 +7,15 @@
 #include "loom/ops/product/winograd.h"
 #include "loom/ops/product/winograd_last.h"
 #include "loom/ops/product/winograd_parts.h"
-#include "loom/ops/random/isa_clones.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace loom::ops {
 namespace {
+
+using kernels::conv::pixels_to_points;
+using kernels::conv::rows_to_points;
+using kernels::conv::sums_to_taps;
 
 constexpr std::int64_t kPoints = kTilePoints;
 // Tiles that are transformed, then multiplied: they stay in the last cache.
@@ -23,81 +25,7 @@ constexpr std::int64_t kPointsStep = kPanel * kPanel + kLine;
 // Weights that a block makes at the end.
 constexpr std::int64_t kWeights = 4096;
 
-using Order [[gnu::vector_size(64)]] = int;
-
 const Scratch t_shared, t_tiles, t_points, t_taps, t_zeros;
-
-// A d A' of 2x2 pixels, to points[point * step].
-[[gnu::always_inline]] inline void store_points(const Lanes (&d)[kTilePixels], float* points,
-                                                std::int64_t step) {
-  Lanes rows[4][2];
-  for (int x = 0; x < 2; ++x) {
-    rows[0][x] = d[x];
-    rows[1][x] = d[x] + d[2 + x];
-    rows[2][x] = d[x] - d[2 + x];
-    rows[3][x] = -d[2 + x];
-  }
-  for (int y = 0; y < 4; ++y) {
-    const Lanes made[4] = {rows[y][0], rows[y][0] + rows[y][1], rows[y][0] - rows[y][1],
-                           -rows[y][1]};
-    for (int x = 0; x < 4; ++x) {
-      std::memcpy(points + (4 * y + x) * step, &made[x], sizeof(Lanes));
-    }
-  }
-}
-
-// pixels[y * 2 * kPanel + 2 * tile + x] to points[point * step + tile].
-LOOM_ISA_CLONES void transform_pixels(const float* pixels, float* points, std::int64_t step) {
-  Order even, odd;
-  for (int i = 0; i < kLanes; ++i) {
-    even[i] = 2 * i;
-    odd[i] = 2 * i + 1;
-  }
-  for (std::int64_t at = 0; at < kPanel; at += kLanes) {
-    Lanes d[kTilePixels], low, high;
-    for (std::int64_t y = 0; y < 2; ++y) {
-      std::memcpy(&low, pixels + 2 * (y * kPanel + at), sizeof(Lanes));
-      std::memcpy(&high, pixels + 2 * (y * kPanel + at) + kLanes, sizeof(Lanes));
-      d[2 * y] = __builtin_shuffle(low, high, even);
-      d[2 * y + 1] = __builtin_shuffle(low, high, odd);
-    }
-    store_points(d, points + at, step);
-  }
-}
-
-// The same in channels_last, to points[point * step + filter] of a tile.
-LOOM_ISA_CLONES void transform_last_pixels(const float* const* pixels, std::int64_t first,
-                                           std::int64_t filters, float* points, std::int64_t step) {
-  for (std::int64_t begin = 0; begin < filters; begin += kLanes) {
-    const std::int64_t at = std::min(begin, filters - kLanes);
-    Lanes d[kTilePixels];
-    for (std::int64_t i = 0; i < kTilePixels; ++i) {
-      std::memcpy(&d[i], pixels[i] + first + at, sizeof(Lanes));
-    }
-    store_points(d, points + at, step);
-  }
-}
-
-// G' m G: sums[point * step + i] to taps[tap * count + i]. Requires: `count` is at least kLanes.
-LOOM_ISA_CLONES void transform_sums(const float* sums, std::int64_t step, std::int64_t count,
-                                    float* taps) {
-  for (std::int64_t begin = 0; begin < count; begin += kLanes) {
-    const std::int64_t i = std::min(begin, count - kLanes);
-    Lanes m[kPoints], rows[3][4];
-    for (std::int64_t p = 0; p < kPoints; ++p) std::memcpy(&m[p], sums + p * step + i, 64);
-    for (int x = 0; x < 4; ++x) {
-      const Lanes a = m[x], b = m[4 + x], c = m[8 + x], d = m[12 + x];
-      rows[0][x] = a + (b + c) * 0.5F;
-      rows[1][x] = (b - c) * 0.5F;
-      rows[2][x] = (b + c) * 0.5F + d;
-    }
-    for (int y = 0; y < 3; ++y) {
-      const Lanes a = rows[y][0], b = rows[y][1], c = rows[y][2], d = rows[y][3];
-      const Lanes made[3] = {a + (b + c) * 0.5F, (b - c) * 0.5F, (b + c) * 0.5F + d};
-      for (int x = 0; x < 3; ++x) std::memcpy(taps + (3 * y + x) * count + i, &made[x], 64);
-    }
-  }
-}
 
 /// A group of tiles: of the gradient [point][filter][tile], of the images [point][panel of
 /// channels][tile][channel], and the sums of products so far, [point][filter][channel]. In
@@ -150,7 +78,7 @@ void make_gradient(const Group& group, const Windows& tiles, Blocks::Range range
   std::fill_n(rows, kTilePixels * kPanel, 0.F);
   for (std::int64_t f = 0; f < group.filters; ++f) {
     pixels.take(gradient + f * tiles.plane(), rows);
-    transform_pixels(rows, group.gradient + f * kGroupRow + at, group.gradient_step());
+    rows_to_points(rows, kPanel, group.gradient + f * kGroupRow + at, group.gradient_step());
   }
 }
 
@@ -172,8 +100,8 @@ void make_last_gradient(const Group& group, const Windows& tiles, Blocks::Range 
     const auto [first, last] = panel_of(group.filters, panel);
     for_each_tile<2>(tiles, range, gradient, group.filters, zeros,
                      [&](std::int64_t i, const float* const* pixels) {
-                       transform_last_pixels(pixels, first, last - first, points + i * kPanel,
-                                             kPointsStep);
+                       pixels_to_points(pixels, first, last - first, points + i * kPanel,
+                                        kPointsStep);
                      });
     for (std::int64_t point = 0; point < kPoints; ++point) {
       transpose(range.count(), last - first, points + point * kPointsStep, kPanel,
@@ -205,7 +133,7 @@ void finish(Grid& grid, const Group& group, float* result) {
     float* taps = group.last ? nullptr : t_taps.get<float>(kTaps * channels);
     for (std::int64_t f = filters[index].first; f < filters[index].last; ++f) {
       float* to = group.last ? result + f * channels * kTaps : taps;
-      transform_sums(group.sums + f * channels, group.sums_step(), channels, to);
+      sums_to_taps(group.sums + f * channels, group.sums_step(), channels, to);
       if (group.last) continue;
       transpose(kTaps, channels, taps, channels, result + f * channels * kTaps, kTaps);
     }

@@ -6,13 +6,15 @@
 #include "loom/ops/product/direct.h"
 #include "loom/ops/product/multiply.h"
 #include "loom/ops/product/winograd.h"
-#include "loom/ops/random/isa_clones.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace loom::ops {
 namespace {
+
+using kernels::conv::products_to_pixels;
+using kernels::conv::taps_to_points;
+using kernels::conv::tile_to_points;
 
 constexpr std::int64_t kPoints = kTilePoints;
 // With fewer channels or filters the transforms take what the products gain.
@@ -23,41 +25,6 @@ constexpr std::int64_t kWeightRows = 16;
 constexpr std::int64_t kEvenBlocks = 4;
 
 const Scratch t_weights, t_taps, t_zeros, t_beside, t_points, t_products;
-
-// The last vector of channels may overlap the one before.
-LOOM_ISA_CLONES void transform_tile(const float* const* pixels, std::int64_t channels,
-                                    float* points, std::int64_t step) {
-  for (std::int64_t begin = 0; begin < channels; begin += kLanes) {
-    const std::int64_t at = std::min(begin, channels - kLanes);
-    Lanes d[kPoints];
-    for (std::int64_t i = 0; i < kPoints; ++i) std::memcpy(&d[i], pixels[i] + at, 64);
-    to_points(d);
-    for (std::int64_t i = 0; i < kPoints; ++i) std::memcpy(points + i * step + at, &d[i], 64);
-  }
-}
-
-// A' m A: products[point * step + filter] of a tile to its pixels. Returns false if there is an
-// infinity or NaN.
-LOOM_ISA_CLONES bool transform_products(const float* products, std::int64_t step,
-                                        std::int64_t filters, const float* bias,
-                                        float* const* pixels) {
-  Lanes zero = {};  // until an infinity or NaN is multiplied with it
-  for (std::int64_t begin = 0; begin < filters; begin += kLanes) {
-    const std::int64_t at = std::min(begin, filters - kLanes);
-    Lanes m[kPoints], made[kTilePixels], added;
-    for (std::int64_t i = 0; i < kPoints; ++i) std::memcpy(&m[i], products + i * step + at, 64);
-    std::memcpy(&added, bias + at, 64);
-    to_pixels(m, made);
-    for (std::int64_t i = 0; i < kTilePixels; ++i) {
-      made[i] += added;
-      zero += made[i] * 0.F;
-      std::memcpy(pixels[i] + at, &made[i], 64);
-    }
-  }
-  float sum = 0;
-  for (int i = 0; i < kLanes; ++i) sum += zero[i];
-  return sum == 0;
-}
 
 /// `weights_last`: their channels, too, are last.
 struct Problem {
@@ -91,7 +58,7 @@ const float* transform_all_weights(Grid& grid, const Problem& p) {
     take_taps(view, channels, filters, taps);
     float* to = made + panel * kPoints * p.weights_step();
     for (std::int64_t c = channels.first; c < channels.last; ++c) {
-      transform_weights(taps, filters.count(), to + c * kPanel, p.weights_step());
+      taps_to_points(taps, filters.count(), to + c * kPanel, p.weights_step());
       taps += kTaps * filters.count();
     }
   });
@@ -114,7 +81,7 @@ void run(Grid& grid, const Problem& p) {
     std::fill_n(zeros, std::max(channels, p.filters), 0.F);
     for_each_tile<4>(tiles, range, p.images, channels, static_cast<const float*>(zeros),
                      [&](std::int64_t i, const float* const* pixels) {
-                       transform_tile(pixels, channels, points + i * ld, points_step);
+                       tile_to_points(pixels, channels, points + i * ld, points_step);
                      });
     const float* bias = p.bias != nullptr ? p.bias : zeros;
     float* beside = t_beside.get<float>(kPanel);
@@ -131,7 +98,7 @@ void run(Grid& grid, const Problem& p) {
       bool finite = true;
       for_each_tile<2>(results, range, p.result + first, p.filters, beside,
                        [&](std::int64_t i, float* const* pixels) {
-                         finite &= transform_products(products + i * kPanel, products_step, width,
+                         finite &= products_to_pixels(products + i * kPanel, products_step, width,
                                                       bias + first, pixels);
                        });
       if (!finite) p.direct().mend_tiles(results, 2, range, {first, last});
@@ -149,7 +116,7 @@ bool channels_last(const TensorRef& weights) { return weights.strides()[1] == 1;
 
 void make_points(const float* const* pixels, std::int64_t channels, float* points,
                  std::int64_t step) {
-  transform_tile(pixels, channels, points, step);
+  tile_to_points(pixels, channels, points, step);
 }
 
 bool suits_winograd_last(const Windows& windows, std::int64_t filters) {

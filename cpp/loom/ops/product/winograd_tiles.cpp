@@ -3,107 +3,20 @@
 
 #include "loom/ops/product/multiply.h"
 #include "loom/ops/product/winograd_parts.h"
-#include "loom/ops/random/isa_clones.h"
 
 #include <algorithm>
-#include <cstring>
-#include <span>
 
 namespace loom::ops {
 namespace {
+
+using kernels::conv::copy_in;
+using kernels::conv::copy_out;
+using kernels::conv::split_tiles;
 
 constexpr std::int64_t kSide = 4;  // of a tile of the images
 constexpr std::int64_t kMostLanes = 16;
 
 const Scratch t_rows;
-
-template <int kCount>
-struct Vector {
-  using Type [[gnu::vector_size(kCount * sizeof(float))]] = float;
-  using Order [[gnu::vector_size(kCount * sizeof(int))]] = int;
-};
-
-// Whole vectors, the last of which may overlap the one before.
-template <int kCount>
-[[gnu::always_inline]] inline void copy_vectors(const float* from, float* to, std::int64_t count) {
-  typename Vector<kCount>::Type last, next;
-  std::memcpy(&last, from + count - kCount, sizeof last);
-  for (std::int64_t i = 0; i + kCount < count; i += kCount) {
-    std::memcpy(&next, from + i, sizeof next);
-    std::memcpy(to + i, &next, sizeof next);
-  }
-  std::memcpy(to + count - kCount, &last, sizeof last);
-}
-
-[[gnu::always_inline]] inline void copy_elements(const float* from, float* to, std::int64_t count) {
-  if (count >= 16) return copy_vectors<16>(from, to, count);
-  if (count >= 8) return copy_vectors<8>(from, to, count);
-  if (count >= 4) return copy_vectors<4>(from, to, count);
-  for (std::int64_t i = 0; i < count; ++i) to[i] = from[i];
-}
-
-LOOM_ISA_CLONES void copy_out(const float* image, std::span<const TileCopy> copies, float* rows) {
-  for (const TileCopy& copy : copies)
-    copy_elements(image + copy.image, rows + copy.row, copy.count);
-}
-LOOM_ISA_CLONES void copy_in(const float* rows, std::span<const TileCopy> copies, float* image) {
-  for (const TileCopy& copy : copies)
-    copy_elements(rows + copy.row, image + copy.image, copy.count);
-}
-
-// Elements 0, 2, 4, ... of two vectors, or the others.
-template <int kCount, int kOdd>
-[[gnu::always_inline]] inline void store_every_second(const typename Vector<kCount>::Type& low,
-                                                      const typename Vector<kCount>::Type& high,
-                                                      float* to) {
-  typename Vector<kCount>::Order order;
-  for (int i = 0; i < kCount; ++i) order[i] = 2 * i + kOdd;
-  const auto made = __builtin_shuffle(low, high, order);
-  std::memcpy(to, &made, sizeof made);
-}
-
-// The tiles of a run, kCount at a time: what is more than there are is overwritten by the next run.
-template <int kCount>
-[[gnu::always_inline]] inline void split_run(const float* rows, std::int64_t rows_ld,
-                                             const TileInputs::Run& run, float* to,
-                                             std::int64_t ld) {
-  using Type = typename Vector<kCount>::Type;
-  for (std::int64_t tile = 0; tile < run.count; tile += kCount) {
-    const float* from = rows + run.row + 2 * tile;
-    float* at = to + run.column + tile;
-    for (std::int64_t y = 0; y < kSide; ++y, from += rows_ld, at += kSide * ld) {
-      for (std::int64_t x = 0; x < kSide; x += 2) {
-        Type low, high;
-        std::memcpy(&low, from + x, sizeof low);
-        std::memcpy(&high, from + x + kCount, sizeof high);
-        store_every_second<kCount, 0>(low, high, at + x * ld);
-        store_every_second<kCount, 1>(low, high, at + (x + 1) * ld);
-      }
-    }
-  }
-}
-
-template <int kCount>
-[[gnu::always_inline]] inline void split_runs(const float* rows, std::int64_t rows_ld,
-                                              std::span<const TileInputs::Run> runs, float* to,
-                                              std::int64_t ld) {
-  for (const TileInputs::Run& run : runs) split_run<kCount>(rows, rows_ld, run, to, ld);
-}
-
-LOOM_ISA_CLONES void split_long(const float* rows, std::int64_t rows_ld,
-                                std::span<const TileInputs::Run> runs, float* to, std::int64_t ld) {
-  split_runs<16>(rows, rows_ld, runs, to, ld);
-}
-LOOM_ISA_CLONES void split_middle(const float* rows, std::int64_t rows_ld,
-                                  std::span<const TileInputs::Run> runs, float* to,
-                                  std::int64_t ld) {
-  split_runs<8>(rows, rows_ld, runs, to, ld);
-}
-LOOM_ISA_CLONES void split_short(const float* rows, std::int64_t rows_ld,
-                                 std::span<const TileInputs::Run> runs, float* to,
-                                 std::int64_t ld) {
-  split_runs<4>(rows, rows_ld, runs, to, ld);
-}
 
 }  // namespace
 
@@ -141,8 +54,7 @@ TileInputs::TileInputs(const Windows& tiles, std::int64_t first, std::int64_t co
 
 void TileInputs::take(const float* channel, float* to, std::int64_t ld) const {
   copy_out(channel, copies_, rows_);
-  const auto split = longest_ > 8 ? split_long : longest_ > 4 ? split_middle : split_short;
-  split(rows_, ld_, runs_, to, ld);
+  split_tiles(rows_, ld_, runs_, longest_, to, ld);
 }
 
 TilePixels::TilePixels(const Windows& pixels, std::int64_t first, std::int64_t count,

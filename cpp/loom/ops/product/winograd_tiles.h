@@ -5,6 +5,7 @@
 // images are copied, then every second element is taken, so that each is read from memory once.
 // Thread: any; memory of TileInputs is the calling thread's.
 
+#include "loom/kernels/conv/tile_rows.h"
 #include "loom/ops/product/columns.h"
 
 #include <cstdint>
@@ -12,11 +13,8 @@
 
 namespace loom::ops {
 
-/// Elements side by side: their place in a channel of the images (counted from that channel of the
-/// first image) and in rows that are made of tiles.
-struct TileCopy {
-  std::int64_t image, row, count;
-};
+using kernels::conv::TileCopy;
+using kernels::conv::TileRun;
 
 /// What some tiles see of the images: 4x4 elements, every two. `tiles` is tile_windows(). Only the
 /// last one made on a thread is valid.
@@ -26,17 +24,12 @@ class TileInputs {
   /// to[point * ld + tile] of a channel. Requires: `ld` is at least kTileSlack more than the tiles.
   void take(const float* channel, float* to, std::int64_t ld) const;
 
-  /// Neighbours in a row of tiles.
-  struct Run {
-    std::int64_t row, column, count;
-  };
-
  private:
   std::int64_t ld_;
   std::int64_t longest_ = 0;
   float* rows_;
   std::vector<TileCopy> copies_;
-  std::vector<Run> runs_;
+  std::vector<TileRun> runs_;
 };
 
 /// Elements behind a row of tiles that may be overwritten.
