@@ -9,6 +9,7 @@
 // more than n bits. For 64 bits the first quotient is nearly right, and what it leaves is small.
 // Thread: any.
 
+#include "loom/fusion/vector_math.h"
 #include "loom/ops/policy/fused.h"
 
 #include <ATen/ops/_local_scalar_dense_native.h>
@@ -60,6 +61,9 @@ class IntegerDivision {
     if (!number.isIntegral(/*includeBool=*/false)) return false;
     const auto value = number.to<std::int64_t>();
     if (f.type() != Type::kInt64) return value != 0;
+    // Without instructions that convert and multiply vectors of 64-bit integers (AVX512DQ) all this
+    // takes several times as long as divisions one by one.
+    if (fusion::vector_level() < SimdLevel::kAvx512) return false;
     // The steps for 64 bits are exact within these bounds.
     constexpr std::int64_t kLargest = std::int64_t{1} << 31;
     return value < kLargest && value > -kLargest && std::abs(value) > 1;
