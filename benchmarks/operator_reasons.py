@@ -7,6 +7,7 @@ _WAITS = "waits for a number that the data decide, some 12 us"
 _WAITS_IN_PARTS = "its composite looks at a number, or at an error, on the host"
 _SPARSE = "sparse tensors are made and read on the host"
 _COMMAND = "microseconds of work, to which the worker's part of a command adds some 4"
+_ALL_PAIRS = "ATen's kernel is one block; that for two matrices is slower on all cores"
 _FEW_MATRICES = "few matrices: LAPACK has one core for each, so that bits do not depend on cores"
 
 # By the beginning of the operator's name, and the kinds of call that it is about.
@@ -30,6 +31,7 @@ _REASONS: tuple[tuple[str, str, str], ...] = (
     ("_segment_reduce_offsets", "small", _WAITS_IN_PARTS),
     ("_segment_reduce_offsets", "large", _COMMAND),
     ("trace", "large", _COMMAND),
+    ("nonzero_static", "large", _COMMAND),
     ("diagonal_copy", "large", _COMMAND),
     ("narrow_copy", "large", _COMMAND),
     ("__getitem__", "large", _COMMAND),
@@ -37,6 +39,7 @@ _REASONS: tuple[tuple[str, str, str], ...] = (
     ("fft_rfft2", "large", _COMMAND),
     ("fft_rfftn", "large", _COMMAND),
     ("fft_ihfft", "large", _COMMAND),
+    ("nn_functional_pdist", "large", _ALL_PAIRS),
     ("lu", "large", _FEW_MATRICES),
     ("linalg_lu", "large", _FEW_MATRICES),
     ("linalg_det", "large", _FEW_MATRICES),
