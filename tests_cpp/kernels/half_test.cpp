@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "support/flushing.h"
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -19,16 +20,16 @@ T rounded(float a) {
 }
 
 template <class T>
-class HalfTest : public ::testing::Test {};
+class HalvesTest : public ::testing::Test {};
 using Types = ::testing::Types<Half, BFloat16>;
-TYPED_TEST_SUITE(HalfTest, Types);
+TYPED_TEST_SUITE(HalvesTest, Types);
 
 template <class T>
 constexpr std::uint16_t kInfinity = 0x7C00;
 template <>
 constexpr std::uint16_t kInfinity<BFloat16> = 0x7F80;
 
-TYPED_TEST(HalfTest, EachIsItselfAgain) {
+TYPED_TEST(HalvesTest, EachIsItselfAgain) {
   for (std::uint32_t bits = 0; bits <= 0xFFFF; ++bits) {
     const TypeParam number{static_cast<std::uint16_t>(bits)};
     const float value = widen(number);
@@ -42,7 +43,25 @@ TYPED_TEST(HalfTest, EachIsItselfAgain) {
   }
 }
 
-TYPED_TEST(HalfTest, BetweenTwoTheNearerIsTaken) {
+TEST(HalfTest, KnownNumbers) {
+  EXPECT_EQ(widen(Half{0x3C00}), 1);
+  EXPECT_EQ(widen(Half{0xC500}), -5);
+  EXPECT_EQ(widen(Half{0x0001}), 0x1p-24F);
+  EXPECT_EQ(widen(Half{0x0400}), 0x1p-14F);
+  EXPECT_EQ(widen(Half{0x7BFF}), 65504);
+  EXPECT_EQ(widen(BFloat16{0x3F80}), 1);
+  EXPECT_EQ(widen(BFloat16{0xC0A0}), -5);
+}
+
+TEST(HalfTest, DenormalHalvesAreNoDenormalFloats) {
+  const testing::Flushing flushing;
+  for (std::uint16_t bits = 0; bits < 0x400; ++bits) {
+    EXPECT_EQ(widen(Half{bits}), static_cast<float>(bits) * 0x1p-24F);
+    EXPECT_EQ(rounded<Half>(widen(Half{bits})).bits, bits);
+  }
+}
+
+TYPED_TEST(HalvesTest, BetweenTwoTheNearerIsTaken) {
   for (std::uint32_t bits = 0; bits < kInfinity<TypeParam> - 1U; ++bits) {
     const TypeParam below{static_cast<std::uint16_t>(bits)};
     const TypeParam above{static_cast<std::uint16_t>(bits + 1)};
@@ -56,7 +75,7 @@ TYPED_TEST(HalfTest, BetweenTwoTheNearerIsTaken) {
   }
 }
 
-TYPED_TEST(HalfTest, BeyondTheLargestIsInfinity) {
+TYPED_TEST(HalvesTest, BeyondTheLargestIsInfinity) {
   const float infinity = std::numeric_limits<float>::infinity();
   EXPECT_EQ(rounded<TypeParam>(infinity).bits, kInfinity<TypeParam>);
   EXPECT_EQ(rounded<TypeParam>(-infinity).bits, kInfinity<TypeParam> | 0x8000);

@@ -40,13 +40,15 @@ struct BFloat16 {
   return (size >= 0x47800000 ? large : finite) | (bits >> 16 & 0x8000);
 }
 
+// No step takes or makes a denormal float, which the processor may be told to take for zero.
 [[gnu::always_inline]] inline float from_half(std::uint32_t bits) noexcept {
   const std::uint32_t size = bits & 0x7FFF;
   const auto sign = (bits & 0x8000) << 16;
-  // The mantissa in its place with half's exponent is too small by 2^112, denormal or not.
-  const float finite = __builtin_bit_cast(float, size << 13) * 0x1p112F;
-  const std::uint32_t value =
-      size >= 0x7C00 ? size << 13 | 0x7F800000 : __builtin_bit_cast(std::uint32_t, finite);
+  // Denormal halves are multiples of 2^-24, which is the last bit of floats from 0.5 on.
+  const float denormal = __builtin_bit_cast(float, size | 0x3F000000) - 0.5F;
+  const std::uint32_t normal = (size << 13) + 0x38000000;  // the exponent's bias from 15 to 127
+  const std::uint32_t finite = size < 0x400 ? __builtin_bit_cast(std::uint32_t, denormal) : normal;
+  const std::uint32_t value = size >= 0x7C00 ? size << 13 | 0x7F800000 : finite;
   return __builtin_bit_cast(float, value | sign);
 }
 
