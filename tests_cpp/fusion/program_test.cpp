@@ -3,6 +3,7 @@
 
 #include "loom/fusion/freed.h"
 #include "loom/fusion/plan.h"
+#include "loom/fusion/vector_math.h"
 
 #include <gtest/gtest.h>
 
@@ -71,6 +72,14 @@ TEST_F(ProgramTest, FewResultsOfBytesAreWrittenPastTheCaches) {
   EXPECT_TRUE(streams(1));
   EXPECT_TRUE(streams(4));
   EXPECT_FALSE(streams(5));
+  program_.reset();
+  for (int i = 1; i <= 5; ++i) {
+    Expression square("square");
+    const Node value = square.load(tensor(0, DType::kFloat));
+    square.store(square.apply(Op::kMul, value, value), tensor(i, DType::kFloat));
+    EXPECT_TRUE(program_.append(square));
+  }
+  EXPECT_EQ(close().streaming, vector_level() == SimdLevel::kAvx512) << "a vector is a line";
   program_.reset();
   for (int i = 1; i <= 8; ++i) {
     Expression one("fill");

@@ -17,9 +17,11 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-Bytes numbered(std::size_t size) {
+Bytes numbered(std::size_t size, std::size_t first = 0) {
   Bytes bytes(size);
-  for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<std::byte>(i * 131 + (i >> 8));
+  for (std::size_t i = 0; i < size; ++i) {
+    bytes[i] = static_cast<std::byte>(first + i * 131 + (i >> 8));
+  }
   return bytes;
 }
 
@@ -95,7 +97,7 @@ TEST_P(CopySimdTest, SourcesTakeTurns) {
     for (const std::size_t count : {1u, 2u, 3u, 7u}) {
       std::vector<Bytes> made;
       std::vector<const std::byte*> sources;
-      for (std::size_t j = 0; j < count; ++j) made.push_back(numbered((50 + j) * item));
+      for (std::size_t j = 0; j < count; ++j) made.push_back(numbered((50 + j) * item, 7 * j));
       for (const Bytes& each : made) sources.push_back(each.data());
       Bytes to(44 * count * item);
       interleave_elements.of(GetParam())(sources, item, 3, 44, to.data());
@@ -116,7 +118,7 @@ struct Shape {
 };
 
 // Against one element after the other.
-void expect_copied(const Shape& shape, std::size_t item) {
+void expect_copied(const Shape& shape, std::size_t item, std::size_t total_bytes = 0) {
   std::ptrdiff_t to_low = 0, to_high = 0, from_low = 0, from_high = 0;
   for (std::size_t d = 0; d < shape.sizes.size(); ++d) {
     const std::int64_t last = shape.sizes[d] - 1;
@@ -131,7 +133,7 @@ void expect_copied(const Shape& shape, std::size_t item) {
   const TensorView target{to.data() + bytes(-to_low), shape.sizes, shape.to, item};
   const TensorView source{const_cast<std::byte*>(from.data()) + bytes(-from_low), shape.sizes,
                           shape.from, item};
-  const auto copy = StridedCopy::between(target, source, to.size());
+  const auto copy = StridedCopy::between(target, source, std::max(total_bytes, to.size()));
   ASSERT_TRUE(copy.has_value());
   for (std::int64_t block = 0; block < copy->blocks(); ++block) copy->run(block);
 
@@ -161,6 +163,17 @@ TEST(StridedCopyTest, EachFormCopiesEachElement) {
     expect_copied({{40, 70}, {70, 1}, {100, 1}}, item);          // runs
     expect_copied({{300, 3, 4}, {12, 4, 1}, {12, 1, 3}}, item);  // a table
     expect_copied({{6, 5, 40, 30}, {6000, 1200, 30, 1}, {30, 7200, 180, 1}}, item);
+  }
+}
+
+TEST(StridedCopyTest, PartsOfLargeResultsGoPastTheCaches) {
+  constexpr std::size_t kLarge = std::size_t{1} << 30;
+  for (const std::size_t item : {2u, 4u, 8u}) {
+    SCOPED_TRACE(item);
+    expect_copied({{200, 300}, {300, 1}, {1, 200}}, item, kLarge);
+    expect_copied({{9, 5000}, {5000, 1}, {5003, 1}}, item, kLarge);
+    expect_copied({{9, 5003}, {5011, 1}, {5003, 1}}, item, kLarge);
+    expect_copied({{40, 70}, {70, 1}, {100, 1}}, item, kLarge);
   }
 }
 

@@ -63,20 +63,45 @@ TEST_P(LstmCellTest, AStepOfAnyNumberOfUnits) {
   }
 }
 
+TEST_P(LstmCellTest, AStepInPlaceThatKeepsNothing) {
+  const auto sums = numbers(kRows * kGroupSums, 1), input = numbers(kRows * 4 * kHidden, 2);
+  const auto before = numbers(kRows * kHidden, 3);
+  const auto step = [&](bool keeps, std::vector<float>& gates, std::vector<float>& cell) {
+    std::vector<float> state(before.size());
+    lstm_step.of(GetParam())({.rows = kRows,
+                              .units = kGroup,
+                              .hidden = kHidden,
+                              .sums = sums.data(),
+                              .gates = gates.data(),
+                              .cell_before = keeps ? before.data() : cell.data(),
+                              .cell_after = cell.data(),
+                              .state = state.data(),
+                              .output = state.data(),
+                              .output_stride = kHidden,
+                              .keeps = keeps});
+    return state;
+  };
+  std::vector<float> kept = input, gates = input, apart = before, cell = before;
+  EXPECT_EQ(step(true, kept, apart), step(false, gates, cell));
+  EXPECT_EQ(cell, apart);
+  EXPECT_EQ(gates, input);
+}
+
 TEST_P(LstmCellTest, TheGradientOfAStep) {
   constexpr std::int64_t kSumsStride = 40;
   auto gates = numbers(kRows * 4 * kHidden, 4);
   for (float& gate : gates) gate = std::abs(gate);
   const auto before = numbers(kRows * kHidden, 5), after = numbers(kRows * kHidden, 6);
-  const auto sums = numbers(kRows * kSumsStride, 7), coming = numbers(kRows * kHidden, 8);
+  const auto sums = numbers(kRows * kSumsStride, 7), coming = numbers(kRows * kHidden, 8),
+             output = numbers(kRows * kSumsStride, 9);
   std::vector<float> cell_grad = coming, gates_grad(gates.size());
   lstm_step_gradient.of(GetParam())({.rows = kRows,
                                      .units = kHidden,
                                      .hidden = kHidden,
                                      .sums = sums.data(),
                                      .sums_stride = kSumsStride,
-                                     .output_grad = nullptr,
-                                     .output_grad_stride = 0,
+                                     .output_grad = output.data(),
+                                     .output_grad_stride = kSumsStride,
                                      .gates = gates.data(),
                                      .cell_before = before.data(),
                                      .cell_after = after.data(),
@@ -88,15 +113,16 @@ TEST_P(LstmCellTest, TheGradientOfAStep) {
         return double{values[(row * 4 + index) * kHidden + unit]};
       };
       const double in = at(gates, 0), forget = at(gates, 1), candidate = at(gates, 2),
-                   out = at(gates, 3), grad = sums[row * kSumsStride + unit];
+                   out = at(gates, 3),
+                   grad = double{sums[row * kSumsStride + unit]} + output[row * kSumsStride + unit];
       const double squashed = std::tanh(double{after[row * kHidden + unit]});
       const double through = coming[row * kHidden + unit] + grad * out * (1 - squashed * squashed);
-      EXPECT_NEAR(at(gates_grad, 0), through * candidate * in * (1 - in), kAllowed);
+      EXPECT_NEAR(at(gates_grad, 0), through * candidate * in * (1 - in), 2 * kAllowed);
       EXPECT_NEAR(at(gates_grad, 1), through * before[row * kHidden + unit] * forget * (1 - forget),
-                  kAllowed);
-      EXPECT_NEAR(at(gates_grad, 2), through * in * (1 - candidate * candidate), kAllowed);
-      EXPECT_NEAR(at(gates_grad, 3), grad * squashed * out * (1 - out), kAllowed);
-      EXPECT_NEAR(cell_grad[row * kHidden + unit], through * forget, kAllowed);
+                  2 * kAllowed);
+      EXPECT_NEAR(at(gates_grad, 2), through * in * (1 - candidate * candidate), 2 * kAllowed);
+      EXPECT_NEAR(at(gates_grad, 3), grad * squashed * out * (1 - out), 2 * kAllowed);
+      EXPECT_NEAR(cell_grad[row * kHidden + unit], through * forget, 2 * kAllowed);
     }
   }
 }

@@ -5,6 +5,7 @@
 
 #include "support/simd_levels.h"
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <vector>

@@ -73,22 +73,6 @@ def test_dtypes(dtype):
     agrees(lambda x: x.amax(), x)
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.int32, torch.bool])
-@pytest.mark.parametrize("columns", [2, 5, 6, 7])
-def test_many_short_rows(dtype, columns):
-    x = numbers(2000, columns, dtype=dtype)
-    agrees(lambda x: x.sum(1), x)
-    agrees(lambda x: (x * 2).view(1000, 2, columns).sum((-2, -1), keepdim=True), x)
-    agrees(lambda x: x.view(10, 200, columns).transpose(0, 1).sum(-1), x)
-    if dtype is not torch.bool:
-        agrees(lambda x: x.amax(1), x)
-        agrees(lambda x: x.amin(-1, keepdim=True), x)
-    if dtype.is_floating_point:
-        agrees(lambda x: x.mean(1), x)
-        x[7, 1], x[9, 0] = float("nan"), float("inf")
-        agrees(lambda x: torch.stack([x.sum(1), x.amax(1), x.amin(1)]), x)
-
-
 @pytest.mark.parametrize("layout", [lambda x: x.t(), lambda x: x[::2, 1::3], lambda x: x[:, :1]])
 def test_layouts(layout):
     x = layout(numbers(900, 700))

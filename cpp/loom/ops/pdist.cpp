@@ -33,8 +33,8 @@ bool are_points(const at::Tensor& self) {
 
 std::int64_t pairs_of(std::int64_t rows) { return rows * (rows - 1) / 2; }
 
-// Runs on the worker, which ATen's kernel, faster by far than that of distances between two
-// matrices, leaves nothing to cut for.
+// Runs on the worker in one block: ATen's kernel is far faster than that of distances between two
+// matrices, so that cutting gains nothing.
 void distances(const at::Tensor& result, const at::Tensor& points, double p) {
   at::Tensor to = result;
   at::native::pdist_forward_stub(c10::kCPU, to, points, p);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/kernels/copy/copy_bytes.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <cstring>
 

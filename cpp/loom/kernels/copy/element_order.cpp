@@ -4,7 +4,6 @@
 #include "loom/kernels/copy/item.h"
 
 #include <cstring>
-#include <utility>
 
 namespace loom::kernels::LOOM_SIMD {
 namespace {

@@ -3,8 +3,6 @@
 
 #include "loom/kernels/copy/item.h"
 
-#include <algorithm>
-
 namespace loom::kernels::LOOM_SIMD {
 namespace {
 
@@ -30,9 +28,9 @@ void interleave(std::span<const std::byte* const> sources, std::int64_t begin, s
   };
   if (count == 2) return pairs(source(0) + begin, source(1) + begin, end - begin, to);
   const auto bytes = count * static_cast<std::int64_t>(sizeof(T));
-  const std::int64_t length = std::max<std::int64_t>(kBytesAtOnce / bytes, 1);
+  const std::int64_t length = bytes < kBytesAtOnce ? kBytesAtOnce / bytes : 1;
   for (std::int64_t i = begin; i < end; i += length, to += length * count) {
-    const std::int64_t rows = std::min(length, end - i);
+    const std::int64_t rows = length < end - i ? length : end - i;
     for (std::int64_t j = 0; j < count; ++j) {
       const T* from = source(j) + i;
       for (std::int64_t row = 0; row < rows; ++row) to[row * count + j] = from[row];

@@ -93,7 +93,9 @@ class Bernoulli {
   explicit Bernoulli(double p) noexcept
       : threshold_(static_cast<std::uint64_t>(std::llround(p * 0x1p32))) {}
 
-  [[nodiscard]] bool operator()(std::uint32_t word) const noexcept { return word < threshold_; }
+  [[nodiscard, gnu::always_inline]] bool operator()(std::uint32_t word) const noexcept {
+    return word < threshold_;
+  }
 
  private:
   std::uint64_t threshold_;  // of 2^32

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/product/magnitudes.h"
 
+#include "loom/kernels/conv/exponents.h"
 #include "loom/ops/product/convolve_parts.h"
 #include "loom/ops/product/multiply.h"
 

@@ -7,7 +7,6 @@
 // difference while most elements that are not zero are of one order of magnitude. Thread: the
 // worker.
 
-#include "loom/kernels/conv/exponents.h"
 #include "loom/ops/launch.h"
 
 #include <cstdint>
