@@ -120,9 +120,7 @@ std::int64_t Location::stride(int d, const Space& space) const noexcept {
   return 0;
 }
 
-bool Location::same(const Location& other, const Space& space) const noexcept {
-  if (data != other.data || dtype != other.dtype) return false;
-  if (layout == other.layout && layout != Layout::kGeneral) return true;
+bool Location::has_strides_of(const Location& other, const Space& space) const noexcept {
   for (int d = 0; d < space.dims; ++d) {
     if (space.sizes[d] > 1 && stride(d, space) != other.stride(d, space)) return false;
   }

@@ -56,11 +56,18 @@ struct Location {
   /// False only if they have no element in common. Elements of two that have the same strides may
   /// lie between each other, as the halves of each row of a tensor do.
   [[nodiscard]] bool overlaps(const Location& other, const Space& space) const noexcept {
-    return begin < other.end && other.begin < end && !lies_between(other, space);
+    if (begin >= other.end || other.begin >= end) return false;
+    // Those that begin at one element share it, and a space's own strides leave no gaps.
+    if (data == other.data || (layout == Layout::kFull && other.layout == Layout::kFull)) return true;
+    return !lies_between(other, space);
   }
   /// True if every point of the space sees the same element in both, whatever the layouts are
   /// called.
-  [[nodiscard]] bool same(const Location& other, const Space& space) const noexcept;
+  [[nodiscard]] bool same(const Location& other, const Space& space) const noexcept {
+    return data == other.data && dtype == other.dtype &&
+           ((layout == other.layout && layout != Layout::kGeneral) ||
+            has_strides_of(other, space));
+  }
   /// In elements, along dimension `d` of the space.
   [[nodiscard]] std::int64_t stride(int d, const Space& space) const noexcept;
   /// True if no two elements may be the same one, as windows of an unfolded tensor are: then it
@@ -70,6 +77,7 @@ struct Location {
   [[nodiscard]] bool uniform(const Space& space) const noexcept;
 
  private:
+  [[nodiscard]] bool has_strides_of(const Location& other, const Space& space) const noexcept;
   [[nodiscard]] bool lies_between(const Location& other, const Space& space) const noexcept;
 };
 

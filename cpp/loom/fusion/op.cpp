@@ -5,40 +5,6 @@
 
 namespace loom::fusion {
 
-std::size_t size_of(DType dtype) noexcept {
-  constexpr std::array<std::uint8_t, 10> kSizes = {1, 1, 1, 2, 4, 8, 2, 2, 4, 8};
-  return kSizes[static_cast<std::size_t>(dtype)];
-}
-
-Type register_type(DType dtype) noexcept {
-  switch (dtype) {
-    case DType::kBool:
-      return Type::kMask;
-    case DType::kUInt8:
-    case DType::kInt8:
-    case DType::kInt16:
-    case DType::kInt32:
-      return Type::kInt32;
-    case DType::kInt64:
-      return Type::kInt64;
-    case DType::kHalf:
-    case DType::kBFloat16:
-    case DType::kFloat:
-      return Type::kFloat;
-    case DType::kDouble:
-      break;
-  }
-  return Type::kDouble;
-}
-
-int operand_count(Op op) noexcept {
-  if (op == Op::kSelect || op == Op::kMulAdd) return 3;
-  const bool part = op >= Op::kLeast && op <= Op::kScale;
-  return part || (op >= Op::kAdd && op <= Op::kGe) ? 2 : 1;
-}
-
-bool is_reduction(Op op) noexcept { return op >= Op::kSum && op <= Op::kMin; }
-
 bool is_defined(Op op, Type type) noexcept {
   const bool floating = type == Type::kFloat || type == Type::kDouble;
   if (op > Op::kMin) return false;
@@ -54,30 +20,6 @@ bool is_defined(Op op, Type type) noexcept {
   if (op >= Op::kDiv && op <= Op::kCopySign) return floating;
   if (op <= Op::kToDouble || op == Op::kEq || op == Op::kNe || op == Op::kSelect) return true;
   return type != Type::kMask;
-}
-
-Type result_type(Op op, Type type) noexcept {
-  switch (op) {
-    case Op::kIsNan:
-    case Op::kToMask:
-    case Op::kEq:
-    case Op::kNe:
-    case Op::kLt:
-    case Op::kLe:
-    case Op::kGt:
-    case Op::kGe:
-      return Type::kMask;
-    case Op::kToInt32:
-      return Type::kInt32;
-    case Op::kToInt64:
-      return Type::kInt64;
-    case Op::kToFloat:
-      return Type::kFloat;
-    case Op::kToDouble:
-      return Type::kDouble;
-    default:
-      return type;
-  }
 }
 
 std::string_view name_of(Op op) noexcept {

@@ -31,9 +31,31 @@ enum class DType : std::uint8_t {
 /// floating-point numbers up to 32 bits, as values of their own type.
 enum class Type : std::uint8_t { kMask, kInt32, kInt64, kFloat, kDouble };
 
-[[nodiscard]] std::size_t size_of(DType dtype) noexcept;
+[[nodiscard]] inline std::size_t size_of(DType dtype) noexcept {
+  constexpr std::uint8_t kSizes[] = {1, 1, 1, 2, 4, 8, 2, 2, 4, 8};
+  return kSizes[static_cast<std::size_t>(dtype)];
+}
 /// The type that elements of `dtype` are loaded as and stored from.
-[[nodiscard]] Type register_type(DType dtype) noexcept;
+[[nodiscard]] inline Type register_type(DType dtype) noexcept {
+  switch (dtype) {
+    case DType::kBool:
+      return Type::kMask;
+    case DType::kUInt8:
+    case DType::kInt8:
+    case DType::kInt16:
+    case DType::kInt32:
+      return Type::kInt32;
+    case DType::kInt64:
+      return Type::kInt64;
+    case DType::kHalf:
+    case DType::kBFloat16:
+    case DType::kFloat:
+      return Type::kFloat;
+    case DType::kDouble:
+      break;
+  }
+  return Type::kDouble;
+}
 
 /// Instruction::type is the type of the operands (of `b` and `c` for kSelect). The result has it
 /// too, where nothing else is said.
@@ -150,12 +172,38 @@ enum class Op : std::uint8_t {
 inline constexpr std::int64_t kReductionLanes = 64;
 
 /// How many operands an operation has: 1 to 3.
-[[nodiscard]] int operand_count(Op op) noexcept;
-[[nodiscard]] bool is_reduction(Op op) noexcept;
+[[nodiscard]] inline int operand_count(Op op) noexcept {
+  if (op == Op::kSelect || op == Op::kMulAdd) return 3;
+  const bool part = op >= Op::kLeast && op <= Op::kScale;
+  return part || (op >= Op::kAdd && op <= Op::kGe) ? 2 : 1;
+}
+[[nodiscard]] inline bool is_reduction(Op op) noexcept { return op >= Op::kSum && op <= Op::kMin; }
 /// Whether there is an `op` for operands of `type`.
 [[nodiscard]] bool is_defined(Op op, Type type) noexcept;
 /// The type of the result of `op` for operands of `type`.
-[[nodiscard]] Type result_type(Op op, Type type) noexcept;
+[[nodiscard]] inline Type result_type(Op op, Type type) noexcept {
+  switch (op) {
+    case Op::kIsNan:
+    case Op::kToMask:
+    case Op::kEq:
+    case Op::kNe:
+    case Op::kLt:
+    case Op::kLe:
+    case Op::kGt:
+    case Op::kGe:
+      return Type::kMask;
+    case Op::kToInt32:
+      return Type::kInt32;
+    case Op::kToInt64:
+      return Type::kInt64;
+    case Op::kToFloat:
+      return Type::kFloat;
+    case Op::kToDouble:
+      return Type::kDouble;
+    default:
+      return type;
+  }
+}
 /// "add", "to_float", ...
 [[nodiscard]] std::string_view name_of(Op op) noexcept;
 

@@ -119,7 +119,7 @@ bool ProgramSet::add_ahead(std::unique_ptr<Task>& task) {
     }
   }
   tasks_.push_back(std::move(task));
-  appended_.fetch_add(1, std::memory_order_relaxed);
+  note_appended();
   return true;
 }
 
@@ -157,9 +157,11 @@ bool ProgramSet::append_at(std::size_t place, const Expression& expression) {
 bool ProgramSet::append_to(std::size_t program, const Expression& expression, bool covered) {
   const bool first = programs_[program]->operators().empty();
   if (!programs_[program]->append(expression)) return false;
-  if (first) elements_.fetch_add(programs_[program]->space().numel, std::memory_order_relaxed);
+  if (first) {
+    elements_.store(elements() + programs_[program]->space().numel, std::memory_order_relaxed);
+  }
   if (indexed_ && !covered) add_ranges(expression, program);
-  appended_.fetch_add(1, std::memory_order_relaxed);
+  note_appended();
   return true;
 }
 

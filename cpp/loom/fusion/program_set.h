@@ -93,6 +93,7 @@ class LOOM_API ProgramSet final : public OpenCommand {
   [[nodiscard]] bool append_to(std::size_t program, const Expression& expression,
                                bool covered = false);
   [[nodiscard]] Program& add_program();
+  void note_appended() noexcept { appended_.store(appended() + 1, std::memory_order_relaxed); }
   void start_index();
   /// `covered` becomes false if the owner does not use all of the operator's memory already.
   [[nodiscard]] std::size_t owner_of(const Expression& expression, bool& covered) const;
@@ -111,10 +112,12 @@ class LOOM_API ProgramSet final : public OpenCommand {
   Setting setting_{};
   bool indexed_ = false;  ///< only a set of several programs must know who uses what
   std::map<const std::byte*, Range> ranges_;
-  // Release in close(), acquire in closed().
-  std::atomic<bool> closed_{false};
+  // Written under the lock of submissions only, so that a load and a store make no lock of their own.
   std::atomic<std::uint32_t> appended_{0};
   std::atomic<std::int64_t> elements_{0};
+  // Release in close(), acquire in closed(). On a line of its own: a worker that waits looks at it
+  // all the time, and each of its looks would take the line away from who appends.
+  alignas(64) std::atomic<bool> closed_{false};
 };
 
 /// While it lives, operators that this thread records are independent: those of one call that works
