@@ -245,22 +245,25 @@ class LOOM_API Queue {
   /// A host thread that is this many commands ahead is held until half of them have run.
   const std::uint64_t depth_;
 
+  // What only submissions write, on a line that the worker never looks at: a look would take it away
+  // from the next one, for as long as a transfer between cores takes.
   // Producers append under the mutex; the worker takes without it what submitted_ has published.
-  mutable Mutex submit_mutex_;
-  CommandBuffer commands_;
-  bool started_ LOOM_GUARDED_BY(submit_mutex_) = false;
+  alignas(64) mutable Mutex submit_mutex_;
   // The last command, while it may grow. Written under submit_mutex_; read without it only to see
   // that there is nothing to close.
   std::atomic<OpenCommand*> open_{nullptr};
-  // What submissions look at: the worker has started and nothing captures.
-  bool plain_ LOOM_GUARDED_BY(submit_mutex_) = false;
   // Positions up to here can be submitted without looking at the timeline, whose cache line belongs
   // to the worker. Relaxed: a bound that is off by a few commands does no harm.
   std::atomic<std::uint64_t> room_until_;
+  bool started_ LOOM_GUARDED_BY(submit_mutex_) = false;
+  // What submissions look at: the worker has started and nothing captures.
+  bool plain_ LOOM_GUARDED_BY(submit_mutex_) = false;
+  CommandBuffer commands_;
+
   // Published with the command in place. Sequentially consistent together with worker_state_: the
   // producer writes submitted_, then reads worker_state_; the worker writes worker_state_, then
   // reads submitted_; so one of them sees the other and no wake is missed.
-  std::atomic<std::uint64_t> submitted_{0};
+  alignas(64) std::atomic<std::uint64_t> submitted_{0};
   std::atomic<std::uint32_t> worker_state_{kAwake};  ///< a WorkerState; the worker's futex
   std::int64_t moved_ns_ = 0;                        ///< when the worker left a host; its own
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/fusion/program.h"
 
+#include "loom/base/prefetch.h"
 #include "loom/fusion/freed.h"
 
 #include <algorithm>
@@ -285,6 +286,18 @@ void Program::commit(const Expression& expression, const Draft& draft) noexcept 
     unfused_bytes_ += static_cast<std::uint64_t>(store.to.numel) * size_of(store.to.dtype);
   }
   operators_[operator_count_++] = expression.name();
+  prefetch_places();
+}
+
+// Of the next operator: the worker that ran the program's last use has them.
+void Program::prefetch_places() const noexcept {
+  const auto* const store = reinterpret_cast<const std::byte*>(stores_.data() + store_count_);
+  for (std::size_t line = 0; line <= sizeof(RecordedStore); line += 64) {
+    prefetch_for_write(store + line);
+  }
+  prefetch_for_write(values_.data() + value_count_);
+  prefetch_for_write(instructions_.data() + instruction_count_);
+  prefetch_for_write(operators_.data() + operator_count_);
 }
 
 bool Program::append(const Expression& expression) noexcept {

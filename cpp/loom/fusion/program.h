@@ -103,6 +103,7 @@ class LOOM_API Program {
   void drop_dead_stores() noexcept;
   [[nodiscard]] bool has_room(const Expression& expression, const Draft& draft) const noexcept;
   void commit(const Expression& expression, const Draft& draft) noexcept;
+  void prefetch_places() const noexcept;
   void find_uniform(const Space& space, std::span<bool> uniform) const noexcept;
   [[nodiscard]] bool reduces_elements(const Draft& draft) const noexcept;
   [[nodiscard]] ValueId add_value(ValueKind kind, std::size_t index, Type type,
