@@ -22,7 +22,7 @@ namespace {
 
 using c10::BFloat16;
 
-const Scratch kLeftCopy, kRightCopy, kResultCopy;
+const Scratch kLeftCopy, kRightCopy, kResultCopy, kLeftTail, kRightTail;
 
 std::uint64_t hash_of(const BlockShape& shape, std::size_t element_bytes) {
   const auto sizes = static_cast<std::uint64_t>(shape.rows << 40 ^ shape.columns << 32 ^
@@ -188,6 +188,43 @@ void multiply_any_block(const BlockShape& shape, const T* left, const T* right, 
   thread_local const loom::detail::LeavingNote note;
 }
 
+// The products that one instruction of AMX adds up: a row of a tile register, of 64 bytes.
+constexpr std::int64_t kTileInner = 32;
+
+bool sums_in_tiles() {
+#if defined(__x86_64__)
+  static const bool in_tiles = __builtin_cpu_supports("amx-bf16");
+  return in_tiles;
+#else
+  return false;
+#endif
+}
+
+// A tile's products are added up before they are added to the sum, so that it makes a difference
+// where a sum is cut. oneDNN looks for parts that divide the inner size: of another one, as blocks
+// in few shapes have, it makes other parts. Whole tiles are cut alike in all, and zeros fill one.
+void multiply_in_whole_tiles(const BlockShape& s, const BFloat16* left, const BFloat16* right,
+                             float* to) {
+  const std::int64_t whole = s.inner / kTileInner * kTileInner, rest = s.inner - whole;
+  BlockShape part = s;
+  if (whole > 0) {
+    part.inner = whole;
+    multiply_any_block(part, left, right, to);
+    part.add = true;
+  }
+  part.inner = kTileInner;
+  part.left_ld = row_step<BFloat16>(kTileInner);
+  part.right_ld = kPanel;
+  BFloat16* const left_tail = kLeftTail.get<BFloat16>(s.rows * part.left_ld);
+  copy_rows(s.rows, rest, kTileInner, left + whole, s.left_ld, left_tail, part.left_ld);
+  // Rows in pairs, which are moved as one element each.
+  const auto* const pairs = reinterpret_cast<const float*>(right) + whole / 2 * s.right_ld;
+  float* const right_tail = kRightTail.get<float>(kTileInner / 2 * kPanel);
+  copy_rows(rest / 2, s.columns, s.columns, pairs, s.right_ld, right_tail, kPanel);
+  std::fill(right_tail + rest / 2 * kPanel, right_tail + kTileInner / 2 * kPanel, 0.F);
+  multiply_any_block(part, left_tail, reinterpret_cast<const BFloat16*>(right_tail), to);
+}
+
 }  // namespace
 
 void multiply_block(const BlockShape& shape, const float* left, const float* right, float* to) {
@@ -196,7 +233,11 @@ void multiply_block(const BlockShape& shape, const float* left, const float* rig
 
 void multiply_block(const BlockShape& shape, const BFloat16* left, const BFloat16* right,
                     float* to) {
-  multiply_any_block(shape, left, right, to);
+  if (sums_in_tiles() && shape.inner % kTileInner != 0) {
+    multiply_in_whole_tiles(shape, left, right, to);
+  } else {
+    multiply_any_block(shape, left, right, to);
+  }
 }
 
 }  // namespace loom::ops
