@@ -2,9 +2,9 @@
 #pragma once
 
 // Asks for a cache line before it is written. Memory that goes round between two threads, such as
-// the places of commands, is in the other one's cache when its turn comes again: a store to it takes
-// as long as a transfer between cores (135 ns on an Intel Xeon, family 6 model 167), and the next
-// atomic instruction waits for that. Thread: any.
+// the places of commands, is in the other one's cache when its turn comes again: a store to it
+// takes as long as a transfer between cores (135 ns on an Intel Xeon, family 6 model 167), and the
+// next atomic instruction waits for that. Thread: any.
 
 namespace loom {
 

@@ -245,9 +245,9 @@ class LOOM_API Queue {
   /// A host thread that is this many commands ahead is held until half of them have run.
   const std::uint64_t depth_;
 
-  // What only submissions write, on a line that the worker never looks at: a look would take it away
-  // from the next one, for as long as a transfer between cores takes.
-  // Producers append under the mutex; the worker takes without it what submitted_ has published.
+  // What only submissions write, on a line that the worker never looks at: a look would take it
+  // away from the next one, for as long as a transfer between cores takes. Producers append under
+  // the mutex; the worker takes without it what submitted_ has published.
   alignas(64) mutable Mutex submit_mutex_;
   // The last command, while it may grow. Written under submit_mutex_; read without it only to see
   // that there is nothing to close.

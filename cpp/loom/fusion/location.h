@@ -58,15 +58,15 @@ struct Location {
   [[nodiscard]] bool overlaps(const Location& other, const Space& space) const noexcept {
     if (begin >= other.end || other.begin >= end) return false;
     // Those that begin at one element share it, and a space's own strides leave no gaps.
-    if (data == other.data || (layout == Layout::kFull && other.layout == Layout::kFull)) return true;
+    if (data == other.data || (layout == Layout::kFull && other.layout == Layout::kFull))
+      return true;
     return !lies_between(other, space);
   }
   /// True if every point of the space sees the same element in both, whatever the layouts are
   /// called.
   [[nodiscard]] bool same(const Location& other, const Space& space) const noexcept {
     return data == other.data && dtype == other.dtype &&
-           ((layout == other.layout && layout != Layout::kGeneral) ||
-            has_strides_of(other, space));
+           ((layout == other.layout && layout != Layout::kGeneral) || has_strides_of(other, space));
   }
   /// In elements, along dimension `d` of the space.
   [[nodiscard]] std::int64_t stride(int d, const Space& space) const noexcept;

@@ -112,7 +112,8 @@ class LOOM_API ProgramSet final : public OpenCommand {
   Setting setting_{};
   bool indexed_ = false;  ///< only a set of several programs must know who uses what
   std::map<const std::byte*, Range> ranges_;
-  // Written under the lock of submissions only, so that a load and a store make no lock of their own.
+  // Written under the lock of submissions only, so that a load and a store make no lock of their
+  // own.
   std::atomic<std::uint32_t> appended_{0};
   std::atomic<std::int64_t> elements_{0};
   // Release in close(), acquire in closed(). On a line of its own: a worker that waits looks at it
