@@ -57,7 +57,8 @@ PROGRAM = """
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("step", ["attention", "products", "recurrence", "features"])
 def test_two_thousand_lengths(check, step: str) -> None:
-    done = check(PROGRAM.replace("STEP", step), LOOM_DEVICES="1", LOOM_THREADS="2")
+    variables = {"LOOM_DEVICES": "1", "LOOM_THREADS": "2", "ONEDNN_MAX_CPU_ISA": "ALL"}
+    done = check(PROGRAM.replace("STEP", step), **variables)
     assert float(done.out.split()[-1]) < 12, done.out
 
 
@@ -89,8 +90,9 @@ DIGEST = """
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_results_do_not_depend_on_the_shapes_before(run, dtype: str) -> None:
-    variables = {"LOOM_DEVICES": "1", "LOOM_THREADS": "1"}
+@pytest.mark.parametrize("instructions", ["ALL", "AVX512_CORE_BF16"])
+def test_results_do_not_depend_on_the_shapes_before(run, dtype: str, instructions: str) -> None:
+    variables = {"LOOM_DEVICES": "1", "LOOM_THREADS": "1", "ONEDNN_MAX_CPU_ISA": instructions}
     first = run(DIGEST, dtype, "first", **variables)
     after = run(DIGEST, dtype, "after others", **variables)
     assert (first.code, first.err) == (0, "")
