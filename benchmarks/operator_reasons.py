@@ -8,6 +8,10 @@ _WAITS_IN_PARTS = "its composite looks at a number, or at an error, on the host"
 _SPARSE = "sparse tensors are made and read on the host"
 _COMMAND = "microseconds of work, to which the worker's part of a command adds some 4"
 _ALL_PAIRS = "ATen's kernel is one block; that for two matrices is slower on all cores"
+_SERIAL = "the serial form of ATen's kernel takes longer than the one it has for its own threads"
+_UNDERFLOW = "a product of many numbers runs through denormal ones, here once for each block"
+_MKL = "MKL's function on an Intel, which Sleef's does not reach"
+_ONE_CORE = "ATen's kernel fills and adds up on one core, in an order that depends on the indices"
 _FEW_MATRICES = "few matrices: LAPACK has one core for each, so that bits do not depend on cores"
 
 # By the beginning of the operator's name, and the kinds of call that it is about.
@@ -40,6 +44,11 @@ _REASONS: tuple[tuple[str, str, str], ...] = (
     ("fft_rfftn", "large", _COMMAND),
     ("fft_ihfft", "large", _COMMAND),
     ("nn_functional_pdist", "large", _ALL_PAIRS),
+    ("cdist", "large", _SERIAL),
+    ("prod", "large", _UNDERFLOW),
+    ("masked_prod", "large", _UNDERFLOW),
+    ("tan", "large", _MKL),
+    ("nn_functional_embedding_bag", "large, gradient", _ONE_CORE),
     ("lu", "large", _FEW_MATRICES),
     ("linalg_lu", "large", _FEW_MATRICES),
     ("linalg_det", "large", _FEW_MATRICES),

@@ -18,6 +18,7 @@ SHAPES = [
     (16, 16, 16),
     (5, 9, 26),
     (32, 4, 32),
+    (9, 1, 33),  # nothing is summed up
 ]
 LAYOUTS = [False, True]  # transposed
 

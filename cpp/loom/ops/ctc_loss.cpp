@@ -81,8 +81,13 @@ void losses(Grid& grid, const TensorRef& loss_ref, const TensorRef& table_ref,
         at::_ctc_loss(samples.of(scores, 1), samples.targets(targets), samples.inputs(),
                       samples.target_lengths(), ctc.blank, ctc.zero_infinity);
     samples.of(loss, 0).copy_(losses);
-    // As wide as the longest of these targets: the others of a row are nobody's.
-    samples.of(table, 0).narrow(2, 0, tables.size(2)).copy_(tables);
+    // As wide as the longest of these targets, and nothing after the longest input: what else a
+    // row has is nobody's.
+    const std::int64_t steps = std::max<std::int64_t>(std::ranges::max(samples.inputs()), 1);
+    samples.of(table, 0)
+        .narrow(1, 0, steps)
+        .narrow(2, 0, tables.size(2))
+        .copy_(tables.narrow(1, 0, steps));
   });
 }
 

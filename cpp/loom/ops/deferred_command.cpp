@@ -2,6 +2,7 @@
 #include "loom/ops/deferred_command.h"
 
 #include "loom/device/queue.h"
+#include "loom/ops/device_output_scope.h"
 #include "loom/ops/inference_warnings.h"
 #include "loom/ops/launch.h"
 
@@ -103,10 +104,27 @@ void DeferredCommand::run(std::int64_t begin, std::int64_t length) const {
       stack.emplace_back(output);
     }
   }
+  if (!as_outputs_ && !results_.empty()) return run_for_results(stack, begin, length);
   const std::vector<KeptForm> forms(outputs.begin(), outputs.end());
   call(stack);
   for (const KeptForm& kept : forms) kept.restore();
-  if (!as_outputs_) copy_results(stack, begin, length);
+}
+
+void DeferredCommand::run_for_results(torch::jit::Stack& stack, std::int64_t begin,
+                                      std::int64_t length) const {
+  std::vector<at::Tensor> places;
+  for (std::size_t i = 0; i < results_.size(); ++i) {
+    places.push_back(of_result(i, begin, length).of(results_[i]));
+  }
+  // The kernel's largest result is made where it belongs, if its allocation is recognised.
+  const auto bytes = [](const at::Tensor& place) {
+    return place.defined() && place.is_non_overlapping_and_dense() ? place.nbytes() : 0;
+  };
+  const at::Tensor& largest = *std::ranges::max_element(places, {}, bytes);
+  const PlacedAllocation placed(bytes(largest) != 0 ? largest.mutable_data_ptr() : nullptr,
+                                bytes(largest));
+  call(stack);
+  for (std::size_t i = 0; i < places.size(); ++i) copy_result(i, places[i], stack[i].toTensor());
 }
 
 void DeferredCommand::call(torch::jit::Stack& stack) const {
@@ -115,21 +133,24 @@ void DeferredCommand::call(torch::jit::Stack& stack) const {
   op_.callBoxed(stack);
 }
 
-void DeferredCommand::copy_results(const torch::jit::Stack& stack, std::int64_t begin,
-                                   std::int64_t length) const {
-  // Without new results nothing is copied: the operator wrote into its arguments.
-  for (std::size_t i = 0; i < results_.size(); ++i) {
-    const at::Tensor& from = stack[i].toTensor();
-    if (!results_[i].defined() && !from.defined()) continue;
-    at::Tensor to = of_result(i, begin, length).of(results_[i]);
-    TORCH_CHECK(to.defined() && from.defined() && from.sizes() == to.sizes() &&
-                    from.scalar_type() == to.scalar_type(),
-                op_.operator_name().name, ": expected result ", i, " to be ",
-                to.defined() ? to.toString() : "absent", " of sizes ",
-                to.defined() ? to.sizes() : c10::IntArrayRef(), " as inferred, got ",
-                from.toString(), " of sizes ", from.defined() ? from.sizes() : c10::IntArrayRef());
-    at::native::copy_(to, from);
+void DeferredCommand::copy_result(std::size_t index, const at::Tensor& to,
+                                  const at::Tensor& from) const {
+  if (!to.defined() && !from.defined()) return;
+  TORCH_CHECK(to.defined() && from.defined() && from.sizes() == to.sizes() &&
+                  from.scalar_type() == to.scalar_type(),
+              op_.operator_name().name, ": expected result ", index, " to be ",
+              to.defined() ? to.toString() : "absent", " of sizes ",
+              to.defined() ? to.sizes() : c10::IntArrayRef(), " as inferred, got ", from.toString(),
+              " of sizes ", from.defined() ? from.sizes() : c10::IntArrayRef());
+  const auto made_of = [](const at::Tensor& tensor) { return tensor.storage().data(); };
+  at::Tensor place = to;
+  if (made_of(from) != made_of(place) || from.numel() == 0) {
+    at::native::copy_(place, from);
+    return;
   }
+  const bool alike = from.strides() == to.strides() && from.data_ptr() == to.data_ptr() &&
+                     !from.is_conj() && !from.is_neg();
+  if (!alike) at::native::copy_(place, from.clone());  // made there, but laid out otherwise
 }
 
 void DeferredCommand::accesses(AccessList& list) const {

@@ -24,11 +24,14 @@ void free_device_memory(void* host) {
 
 c10::Allocator* g_base = nullptr;  // set once, before the scoped allocator is installed
 
-void keep_memory(void*) {}
+// A temporary of the result's size may have been the first to ask: its memory is free again.
+void give_back_memory(void* host) {
+  if (t_placed != nullptr && t_placed->owns(host)) t_placed->give_back();
+}
 
 // For raw_allocate(), which some libraries use and whose memory may come from a scope or not.
 void free_any_memory(void* host) {
-  if (t_placed != nullptr && t_placed->owns(host)) return;
+  if (t_placed != nullptr && t_placed->owns(host)) return t_placed->give_back();
   if (device_of_address(device_address(host)) >= 0) {
     free_device_memory(host);
   } else {
@@ -46,7 +49,8 @@ class ScopedCpuAllocator final : public c10::Allocator {
 
   c10::DataPtr allocate(std::size_t bytes) override {
     if (t_placed != nullptr) [[unlikely]] {
-      if (void* memory = t_placed->take(bytes)) return {memory, memory, &keep_memory, c10::kCPU};
+      if (void* memory = t_placed->take(bytes))
+        return {memory, memory, &give_back_memory, c10::kCPU};
     }
     if (t_queue == nullptr || bytes == 0) return base_->allocate(bytes);
     c10::DataPtr device = loom::allocate(bytes, *t_queue);
@@ -88,11 +92,9 @@ DeviceOutputScope::DeviceOutputScope(Queue& queue) noexcept
 DeviceOutputScope::~DeviceOutputScope() { t_queue = previous_; }
 
 PlacedAllocation::PlacedAllocation(void* memory, std::size_t bytes, int skipped) noexcept
-    : memory_(memory), bytes_(bytes), skipped_(skipped) {
-  t_placed = this;
-}
+    : previous_(std::exchange(t_placed, this)), memory_(memory), bytes_(bytes), skipped_(skipped) {}
 
-PlacedAllocation::~PlacedAllocation() { t_placed = nullptr; }
+PlacedAllocation::~PlacedAllocation() { t_placed = previous_; }
 
 void* PlacedAllocation::take(std::size_t bytes) noexcept {
   if (bytes != bytes_ || bytes == 0 || taken_) return nullptr;

@@ -7,6 +7,8 @@
 // Every other thread, and this one outside a scope, allocates as before.
 // Thread: a scope belongs to the thread that made it; memory may be freed by any thread.
 
+#include "loom/base/export.h"
+
 #include <c10/core/Allocator.h>
 #include <c10/core/StorageImpl.h>
 
@@ -34,12 +36,12 @@ class DeviceOutputScope {
 
 /// While it lives, one CPU allocation of exactly `bytes` that this thread makes is `memory`: an
 /// operator that returns a new tensor then writes where its result belongs. It is the first one
-/// after `skipped` of that size; others are ordinary, so who uses this compares addresses
-/// afterwards.
-/// Requires: what is allocated so is freed by this thread while the object lives.
-class PlacedAllocation {
+/// after `skipped` of that size, or, if that is freed meanwhile, the next; others are ordinary, so
+/// who uses this compares addresses afterwards. With no bytes it does nothing.
+/// Requires: what is allocated so is freed by this thread, if it is while the object lives.
+class LOOM_API PlacedAllocation {
  public:
-  PlacedAllocation(void* memory, std::size_t bytes, int skipped) noexcept;
+  PlacedAllocation(void* memory, std::size_t bytes, int skipped = 0) noexcept;
   ~PlacedAllocation();
   PlacedAllocation(const PlacedAllocation&) = delete;
   PlacedAllocation& operator=(const PlacedAllocation&) = delete;
@@ -47,8 +49,10 @@ class PlacedAllocation {
   /// The memory if nobody has taken it and `bytes` are wanted, else null.
   [[nodiscard]] void* take(std::size_t bytes) noexcept;
   [[nodiscard]] bool owns(const void* memory) const noexcept { return memory == memory_; }
+  void give_back() noexcept { taken_ = false; }
 
  private:
+  PlacedAllocation* const previous_;
   void* const memory_;
   const std::size_t bytes_;
   int skipped_;
