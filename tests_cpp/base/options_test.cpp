@@ -33,7 +33,7 @@ TEST(OptionsTest, EmptyEnvironmentGivesDefaults) {
   EXPECT_FALSE(options.launch_blocking);
   EXPECT_EQ(options.spin_ns, 30'000);
   EXPECT_EQ(options.fallback, FallbackMode::kAllow);
-  EXPECT_EQ(options.simd, SimdLevel::kAvx512);
+  EXPECT_EQ(options.simd, SimdLevel::kAmx);
   EXPECT_TRUE(options.backward_on_caller);
   EXPECT_TRUE(options.fusion_jit);
 }
@@ -53,6 +53,13 @@ TEST(OptionsTest, ReadsEveryVariable) {
   EXPECT_EQ(options.simd, SimdLevel::kAvx2);
   EXPECT_FALSE(options.backward_on_caller);
   EXPECT_FALSE(options.fusion_jit);
+}
+
+TEST(OptionsTest, KnowsEveryInstructionSet) {
+  EXPECT_EQ(parse({"LOOM_SIMD=scalar"}).simd, SimdLevel::kScalar);
+  EXPECT_EQ(parse({"LOOM_SIMD=avx512"}).simd, SimdLevel::kAvx512);
+  EXPECT_EQ(parse({"LOOM_SIMD=avx512_bf16"}).simd, SimdLevel::kAvx512Bf16);
+  EXPECT_EQ(parse({"LOOM_SIMD=amx"}).simd, SimdLevel::kAmx);
 }
 
 TEST(OptionsTest, IgnoresVariablesOfOthers) { EXPECT_NO_THROW(parse({"LOOMX=1", "LOO=2", "="})); }
@@ -122,7 +129,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Nonsense{"LOOM_SPIN_US", "1.5", "a whole number from 0 to 1000000"},
                       Nonsense{"LOOM_FALLBACK", "deny", "'allow', 'warn' or 'error'"},
                       Nonsense{"LOOM_BACKWARD_THREAD", "cpu", "'caller' or 'device'"},
-                      Nonsense{"LOOM_SIMD", "sse4", "'scalar', 'avx2' or 'avx512'"},
+                      Nonsense{"LOOM_SIMD", "sse4",
+                               "'scalar', 'avx2', 'avx512', 'avx512_bf16' or 'amx'"},
                       Nonsense{"LOOM_FUSION_JIT", "off", "'0' or '1'"}));
 
 TEST(OptionsTest, MisspeltNameIsAnErrorThatSuggestsTheNearest) {

@@ -22,6 +22,10 @@ class SimdTest : public ::testing::TestWithParam<SimdLevel> {
 
 inline std::string simd_name(const ::testing::TestParamInfo<SimdLevel>& info) {
   switch (info.param) {
+    case SimdLevel::kAmx:
+      return "Amx";
+    case SimdLevel::kAvx512Bf16:
+      return "Avx512Bf16";
     case SimdLevel::kAvx512:
       return "Avx512";
     case SimdLevel::kAvx2:

@@ -114,15 +114,13 @@ void set_fallback(Options& options, std::string_view name, std::string_view valu
 }
 
 void set_simd(Options& options, std::string_view name, std::string_view value) {
-  if (value == "scalar") {
-    options.simd = SimdLevel::kScalar;
-  } else if (value == "avx2") {
-    options.simd = SimdLevel::kAvx2;
-  } else if (value == "avx512") {
-    options.simd = SimdLevel::kAvx512;
-  } else {
-    reject(name, value, "'scalar', 'avx2' or 'avx512'");
+  constexpr std::array<std::string_view, 5> kLevels = {"scalar", "avx2", "avx512", "avx512_bf16",
+                                                       "amx"};
+  const auto found = std::find(kLevels.begin(), kLevels.end(), value);
+  if (found == kLevels.end()) {
+    reject(name, value, "'scalar', 'avx2', 'avx512', 'avx512_bf16' or 'amx'");
   }
+  options.simd = static_cast<SimdLevel>(found - kLevels.begin());
 }
 
 void set_fusion_jit(Options& options, std::string_view name, std::string_view value) {
@@ -154,7 +152,8 @@ constexpr std::array kTable = {
     OptionInfo{"LOOM_FALLBACK", "allow",
                "When an operator takes the synchronous fallback: allow, warn or error."},
     OptionInfo{"LOOM_SIMD", "what the processor has",
-               "Widest instructions that fused kernels use: scalar, avx2 or avx512."},
+               "The last instruction set that kernels use: scalar, avx2, avx512, avx512_bf16 or "
+               "amx."},
     OptionInfo{"LOOM_FUSION_JIT", "1",
                "0: fused programs are interpreted rather than compiled to machine code."},
 };

@@ -5,10 +5,37 @@
 
 #include <algorithm>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 namespace loom {
+#if defined(__x86_64__)
+namespace {
+
+// Compilers know AMX by name since GCC 13. The system has to save tiles for it to be of use.
+bool has_amx_bfloat16() noexcept {
+  constexpr unsigned kBFloat16 = 1U << 22, kTiles = 1U << 24, kSavesStates = 1U << 27;
+  constexpr unsigned kTileStates = 1U << 17 | 1U << 18;  // of XCR0
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c & kSavesStates) == 0) return false;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & kBFloat16) == 0 || (d & kTiles) == 0) {
+    return false;
+  }
+  unsigned low = 0, high = 0;
+  asm("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return (low & kTileStates) == kTileStates;
+}
+
+}  // namespace
+#endif
 
 const char* to_string(SimdLevel level) noexcept {
   switch (level) {
+    case SimdLevel::kAmx:
+      return "AMX";
+    case SimdLevel::kAvx512Bf16:
+      return "AVX-512 with BF16";
     case SimdLevel::kAvx512:
       return "AVX-512";
     case SimdLevel::kAvx2:
@@ -26,9 +53,13 @@ SimdLevel processor_simd_level() noexcept {
                     __builtin_cpu_supports("f16c") && __builtin_cpu_supports("bmi2");
   const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  if (avx2) return avx512 ? SimdLevel::kAvx512 : SimdLevel::kAvx2;
-#endif
+  if (!avx2) return SimdLevel::kScalar;
+  if (!avx512) return SimdLevel::kAvx2;
+  if (!__builtin_cpu_supports("avx512bf16")) return SimdLevel::kAvx512;
+  return has_amx_bfloat16() ? SimdLevel::kAmx : SimdLevel::kAvx512Bf16;
+#else
   return SimdLevel::kScalar;
+#endif
 }
 
 SimdLevel simd_level() noexcept {

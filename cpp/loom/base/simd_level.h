@@ -7,16 +7,22 @@
 
 namespace loom {
 
-enum class SimdLevel { kScalar, kAvx2, kAvx512 };
+/// Each has those before it. Kernels have a version for the first three.
+enum class SimdLevel { kScalar, kAvx2, kAvx512, kAvx512Bf16, kAmx };
 
-/// "scalar", "AVX2" or "AVX-512".
+/// "scalar", "AVX2", "AVX-512", "AVX-512 with BF16" or "AMX".
 [[nodiscard]] LOOM_API const char* to_string(SimdLevel level) noexcept;
 
-/// The widest that the processor has. kAvx2 means AVX2, FMA, F16C and BMI2; kAvx512 those and F,
-/// BW, DQ and VL.
+/// The last one that the processor has. kAvx2 means AVX2, FMA, F16C and BMI2; kAvx512 those and F,
+/// BW, DQ and VL; kAmx products of bfloat16, by a system that saves the tiles.
 [[nodiscard]] LOOM_API SimdLevel processor_simd_level() noexcept;
 
 /// The one that kernels run with: the processor's, unless LOOM_SIMD lowers it.
 [[nodiscard]] LOOM_API SimdLevel simd_level() noexcept;
+
+/// The one of the first three that has its vectors.
+[[nodiscard]] constexpr SimdLevel vectors_of(SimdLevel level) noexcept {
+  return level < SimdLevel::kAvx512 ? level : SimdLevel::kAvx512;
+}
 
 }  // namespace loom

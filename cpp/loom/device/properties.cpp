@@ -190,7 +190,7 @@ std::vector<DeviceProperties> enumerate_devices(int count, int threads, std::siz
   const CgroupLimits limits = read_cgroup_limits();
   DeviceProperties common;
   common.name = model_name();
-  common.simd = simd_level();
+  common.simd = vectors_of(simd_level());
   // A quarter is left to the host's own side of the program.
   const std::size_t fair_share = usable_memory(limits) / 4 * 3 / static_cast<std::size_t>(count);
   common.total_memory = memory_limit != 0 ? memory_limit : fair_share;

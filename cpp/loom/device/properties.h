@@ -21,7 +21,7 @@ struct DeviceProperties {
   std::size_t l1_cache = 0;             ///< data cache of one core, bytes
   std::size_t l2_cache = 0;             ///< bytes
   std::size_t l3_cache = 0;             ///< bytes, shared
-  SimdLevel simd = SimdLevel::kScalar;  ///< that kernels run with
+  SimdLevel simd = SimdLevel::kScalar;  ///< whose vectors kernels run with: vectors_of()
 };
 
 /// The most devices that a host is split into. There may be more devices than cores, which then

@@ -19,10 +19,9 @@ const Primitives& best_primitives() noexcept {
       return avx512_primitives();
     case SimdLevel::kAvx2:
       return avx2_primitives();
-    case SimdLevel::kScalar:
-      break;
+    default:
+      return scalar_primitives();
   }
-  return scalar_primitives();
 }
 
 std::size_t row_bytes(std::int64_t columns, std::size_t size) {

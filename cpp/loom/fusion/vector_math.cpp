@@ -5,16 +5,9 @@
 
 namespace loom::fusion {
 SimdLevel vector_level() noexcept {
-  switch (simd_level()) {
-    case SimdLevel::kAvx512:
-      if (avx512_vector_function != nullptr) return SimdLevel::kAvx512;
-      [[fallthrough]];
-    case SimdLevel::kAvx2:
-      if (avx2_vector_function != nullptr) return SimdLevel::kAvx2;
-      break;
-    case SimdLevel::kScalar:
-      break;
-  }
+  const SimdLevel level = simd_level();
+  if (level >= SimdLevel::kAvx512 && avx512_vector_function != nullptr) return SimdLevel::kAvx512;
+  if (level >= SimdLevel::kAvx2 && avx2_vector_function != nullptr) return SimdLevel::kAvx2;
   return SimdLevel::kScalar;
 }
 
@@ -24,10 +17,9 @@ VectorFunction vector_function(Op op, Type type) noexcept {
       return avx512_vector_function(op, type);
     case SimdLevel::kAvx2:
       return avx2_vector_function(op, type);
-    case SimdLevel::kScalar:
-      break;
+    default:
+      return nullptr;
   }
-  return nullptr;
 }
 
 }  // namespace loom::fusion

@@ -32,7 +32,7 @@ class Versions<Result(Argument...) noexcept> {
 
   /// The version for an instruction set. Requires: the processor has it.
   [[nodiscard]] constexpr Function of(SimdLevel level) const noexcept {
-    return functions_[static_cast<int>(level)];
+    return functions_[static_cast<int>(vectors_of(level))];
   }
   Result operator()(Argument... arguments) const noexcept { return of(simd_level())(arguments...); }
 

@@ -4,6 +4,7 @@
 // The assembler for processors with AVX-512 (F, BW, DQ, VL).
 // Thread: one object, one thread.
 
+#include "loom/base/simd_level.h"
 #include "loom/fusion/jit/vector_code.h"
 
 #include <cstddef>
@@ -68,7 +69,7 @@ class Avx512 final : public VectorCode {
   void extreme(bool maximum, Type type, const Xbyak::Xmm& result, const Xbyak::Xmm& a,
                const Xbyak::Xmm& b);
 
-  const bool converts_bfloat16_ = __builtin_cpu_supports("avx512bf16") != 0;
+  const bool converts_bfloat16_ = simd_level() >= SimdLevel::kAvx512Bf16;
   const Xbyak::Xmm t30_{Xbyak::Operand::ZMM, 30};
 };
 

@@ -49,7 +49,7 @@ bool has_functions(SimdLevel level, const Body& body, const Plan& plan) {
 
 }  // namespace
 
-SimdLevel widest_level() noexcept { return processor_simd_level(); }
+SimdLevel widest_level() noexcept { return vectors_of(processor_simd_level()); }
 
 std::shared_ptr<const Kernel> compile_for(SimdLevel level, const Body& body) {
   struct alignas(64) Line {
@@ -87,7 +87,7 @@ std::shared_ptr<const Kernel> compile_for(SimdLevel level, const Body& body) {
 
 std::shared_ptr<const Kernel> compile(const Body& body) {
   if (!options().fusion_jit || simd_level() == SimdLevel::kScalar) return nullptr;
-  return jit::compile_for(simd_level(), body);
+  return jit::compile_for(vectors_of(simd_level()), body);
 }
 
 }  // namespace loom::fusion
