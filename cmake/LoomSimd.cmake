@@ -7,7 +7,7 @@ include_guard(GLOBAL)
 set(LOOM_SIMD_ARITHMETIC -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math)
 set(LOOM_SIMD_SETS scalar)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
-  list(APPEND LOOM_SIMD_SETS avx2 avx512)
+  list(APPEND LOOM_SIMD_SETS avx2 avx512 avx512_bf16)
   set(LOOM_SIMD_FLAGS_avx2 -mavx2 -mfma -mf16c -mbmi2)
   set(
     LOOM_SIMD_FLAGS_avx512
@@ -18,8 +18,10 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
     -mavx512dq
     # GCC 12 takes the undefined lanes in its own headers for a mistake.
     $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized>
     -mprefer-vector-width=512
   )
+  set(LOOM_SIMD_FLAGS_avx512_bf16 ${LOOM_SIMD_FLAGS_avx512} -mavx512bf16)
 endif()
 
 # loom_simd_<set> for each instruction set: what links one has the kernels for it.
@@ -36,11 +38,20 @@ function(loom_add_simd_libraries)
   endforeach()
 endfunction()
 
-# loom_simd_sources([CONTRACT] file...): files of the current folder, compiled for all instruction
-# sets; with CONTRACT a sum of a product may be rounded once, where the bits may differ between sets.
+# loom_simd_sources([ONLY set] [CONTRACT] file...): files of the current folder, compiled for
+# scalar, avx2 and avx512, or for one set only; with CONTRACT a sum of a product may be rounded once,
+# where the bits may differ between sets.
 function(loom_simd_sources)
-  cmake_parse_arguments(PARSE_ARGV 0 arg "CONTRACT" "" "")
-  foreach(set IN LISTS LOOM_SIMD_SETS)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "CONTRACT" "ONLY" "")
+  set(sets ${LOOM_SIMD_SETS})
+  list(REMOVE_ITEM sets avx512_bf16)
+  if(arg_ONLY)
+    set(sets ${arg_ONLY})
+  endif()
+  foreach(set IN LISTS sets)
+    if(NOT TARGET loom_simd_${set})
+      continue()
+    endif()
     target_sources(loom_simd_${set} PRIVATE ${arg_UNPARSED_ARGUMENTS})
     if(arg_CONTRACT)
       set_source_files_properties(

@@ -2,6 +2,7 @@
 """Convolutions where an infinity or NaN is among the images, weights or gradients: it reaches those
 pixels only that see it, and what is beside an image is not multiplied with it."""
 
+import os
 from typing import Any
 
 import pytest
@@ -29,7 +30,9 @@ SHAPES = {
 }
 # Without those instructions convolutions of bfloat16 are oneDNN's, which multiply padding.
 needs_bfloat16 = pytest.mark.skipif(
-    not torch.cpu._is_avx512_bf16_supported(), reason="no AVX512_BF16: the kernels are oneDNN's"
+    not torch.cpu._is_avx512_bf16_supported()
+    or os.environ.get("LOOM_SIMD") in ("scalar", "avx2", "avx512"),
+    reason="no AVX512_BF16: the kernels are oneDNN's",
 )
 DTYPES = [torch.float32, pytest.param(torch.bfloat16, marks=needs_bfloat16)]
 

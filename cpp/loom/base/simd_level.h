@@ -7,7 +7,8 @@
 
 namespace loom {
 
-/// Each has those before it. Kernels have a version for the first three.
+/// Each has those before it. Most kernels have a version for the first three, a few begin later:
+/// simd/versions.h.
 enum class SimdLevel { kScalar, kAvx2, kAvx512, kAvx512Bf16, kAmx };
 
 /// "scalar", "AVX2", "AVX-512", "AVX-512 with BF16" or "AMX".

@@ -9,9 +9,13 @@
 //
 // which makes `scale(values, count)` the version for simd_level(), and scale.of(SimdLevel::kAvx2)
 // that one. Overloads are declared with LOOM_SIMD_DECLARE, and their versions by
-// LOOM_SIMD_LIST(name). Files for an instruction set include little and define nothing outside
-// their namespace: the linker keeps one of all equal inline functions, which might be one for wider
-// instructions than the processor has. Thread: any.
+// LOOM_SIMD_LIST(name). What is of no use without an instruction set has one version, for that:
+//
+//     LOOM_SIMD_FROM(avx512_bf16, multiply, void(...) noexcept);
+//
+// It is called directly, where available() was asked before. Files for an instruction set include
+// little and define nothing outside their namespace: the linker keeps one of all equal inline
+// functions, which might be one for wider instructions than the processor has. Thread: any.
 
 #include "loom/base/simd_level.h"
 
@@ -40,6 +44,27 @@ class Versions<Result(Argument...) noexcept> {
   Function functions_[3];
 };
 
+template <class Signature>
+class SingleVersion;
+
+template <class Result, class... Argument>
+class SingleVersion<Result(Argument...) noexcept> {
+ public:
+  using Function = Result (*)(Argument...) noexcept;
+
+  constexpr SingleVersion(SimdLevel least, Function function) noexcept
+      : least_(least), function_(function) {}
+
+  /// Whether simd_level() has it.
+  [[nodiscard]] bool available() const noexcept { return simd_level() >= least_; }
+  /// Requires: the processor has the instruction set; beside tests and benchmarks, available().
+  Result operator()(Argument... arguments) const noexcept { return function_(arguments...); }
+
+ private:
+  SimdLevel least_;
+  Function function_;  // null in builds for other processors
+};
+
 }  // namespace loom::simd
 
 /// Declares something in the namespace of each instruction set, and the versions of a function.
@@ -66,3 +91,19 @@ class Versions<Result(Argument...) noexcept> {
 #define LOOM_SIMD_VERSIONS(name, ...)                        \
   LOOM_SIMD_DECLARE(std::type_identity_t<__VA_ARGS__> name;) \
   inline constexpr ::loom::simd::Versions<__VA_ARGS__> name { LOOM_SIMD_LIST(name) }
+
+/// A function that exists from an instruction set on, avx512 or avx512_bf16.
+#if defined(__x86_64__)
+#define LOOM_SIMD_FROM(set, name, ...)                             \
+  namespace set {                                                  \
+  std::type_identity_t<__VA_ARGS__> name;                          \
+  }                                                                \
+  inline constexpr ::loom::simd::SingleVersion<__VA_ARGS__> name { \
+    LOOM_SIMD_LEVEL_##set, &set::name                              \
+  }
+#else
+#define LOOM_SIMD_FROM(set, name, ...) \
+  inline constexpr ::loom::simd::SingleVersion<__VA_ARGS__> name { LOOM_SIMD_LEVEL_##set, nullptr }
+#endif
+#define LOOM_SIMD_LEVEL_avx512 ::loom::SimdLevel::kAvx512
+#define LOOM_SIMD_LEVEL_avx512_bf16 ::loom::SimdLevel::kAvx512Bf16

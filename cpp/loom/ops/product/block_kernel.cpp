@@ -2,6 +2,7 @@
 #include "loom/ops/product/block_kernel.h"
 
 #include "loom/device/scratch.h"
+#include "loom/kernels/gemm/bfloat16.h"
 #include "loom/ops/product/bfloat16.h"
 #include "loom/ops/product/multiply.h"
 
@@ -118,8 +119,8 @@ void run_kernel(const BlockShape& s, const BFloat16* left, const BFloat16* right
       if (at::globalContext().userEnabledMkldnn()) throw;
     }
   }
-  multiply_pairs(s.rows, s.columns, s.inner, left, s.left_ld, right, s.right_ld, to, s.to_ld,
-                 s.add);
+  kernels::gemm::multiply_pairs(s.rows, s.columns, s.inner, stored(left), s.left_ld, stored(right),
+                                s.right_ld, to, s.to_ld, s.add);
 }
 
 std::int64_t power_of_two(std::int64_t size, std::int64_t least) {

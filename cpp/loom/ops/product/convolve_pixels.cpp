@@ -167,8 +167,9 @@ class Band {
     for (std::int64_t i = 0; i < count;) {
       const std::int64_t row = (at + i) / width, pixel = (at + i) % width;
       const std::int64_t pixels = std::min(count - i, width - pixel);
-      gather_rows(rows_.pixel(row * y.stride, pixel * x.stride), x.stride * p_.pixel_step(), pixels,
-                  operands_.pieces.data(), operands_.pieces.size(), to + i * ld, ld);
+      kernels::gemm::gather_rows(stored(rows_.pixel(row * y.stride, pixel * x.stride)),
+                                 x.stride * p_.pixel_step(), pixels, operands_.pieces.data(),
+                                 operands_.pieces.size(), stored(to + i * ld), ld);
       i += pixels;
     }
     return to;
@@ -208,7 +209,8 @@ class Band {
     std::int64_t pixels = 0;
     for (std::int64_t i = 0; i < count; ++i) {
       if ((at + i) % pitch >= width) continue;
-      store_sums(sums + i * kPanel, bias, filters, rounded + pixels * step);
+      kernels::gemm::store_sums(sums + i * kPanel, stored(bias), filters,
+                                stored(rounded + pixels * step));
       ++pixels;
     }
     if (p_.last()) return;

@@ -2,6 +2,7 @@
 #include "loom/ops/product/direct.h"
 
 #include "loom/kernels/conv/mending.h"
+#include "loom/ops/product/bfloat16.h"
 #include "loom/ops/product/multiply.h"
 
 #include <algorithm>
@@ -129,8 +130,7 @@ bool all_finite(const float* data, std::int64_t count) {
   return kernels::conv::all_finite<float>(data, count);
 }
 bool all_finite(const BFloat16* data, std::int64_t count) {
-  return kernels::conv::all_finite<simd::BFloat16>(reinterpret_cast<const simd::BFloat16*>(data),
-                                                   count);
+  return kernels::conv::all_finite<simd::BFloat16>(stored(data), count);
 }
 
 template <class T>

@@ -2,6 +2,7 @@
 #include "loom/ops/product/magnitudes.h"
 
 #include "loom/kernels/conv/exponents.h"
+#include "loom/ops/product/bfloat16.h"
 #include "loom/ops/product/convolve_parts.h"
 #include "loom/ops/product/multiply.h"
 
@@ -34,8 +35,7 @@ Exponents exponents_of(const float* data, std::int64_t count) {
   return kernels::conv::exponents_of<float>(data, count);
 }
 Exponents exponents_of(const BFloat16* data, std::int64_t count) {
-  return kernels::conv::exponents_of<simd::BFloat16>(reinterpret_cast<const simd::BFloat16*>(data),
-                                                     count);
+  return kernels::conv::exponents_of<simd::BFloat16>(stored(data), count);
 }
 
 /// One operand as slices of its parts along dimension 0.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/product/multiply.h"
 
+#include "loom/kernels/gemm/bfloat16.h"
 #include "loom/ops/product/bfloat16.h"
 #include "loom/ops/product/block_kernel.h"
 
@@ -30,12 +31,9 @@ constexpr std::int64_t kDirectRows = kTileRows;
 const Scratch t_left, t_right, t_even_columns;
 
 // brgemm's bfloat16 panels need more of the processor and of libtorch than its float32 ones: tried.
+// This is where it is decided that no kernel for bfloat16 runs without its instructions.
 bool bfloat16_works() {
-#if defined(__x86_64__)
-  if (!__builtin_cpu_supports("avx512bf16") || !__builtin_cpu_supports("avx512bw") ||
-      !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl")) {
-    return false;
-  }
+  if (!kernels::gemm::multiply_pairs.available()) return false;
   try {
     const BFloat16 left[2] = {1.F, 1.F};
     BFloat16 right[32] = {};
@@ -45,9 +43,6 @@ bool bfloat16_works() {
   } catch (const std::exception&) {
     return false;
   }
-#else
-  return false;
-#endif
 }
 
 bool float32_works() {
@@ -169,12 +164,12 @@ void pack_panel(const MatrixView<const BFloat16>& from, BFloat16* to) {
     has_kernel_rows(from.transposed()) ? pack_pairs(from, pairs) : pack_uneven(from, pairs);
     return;
   }
-  static constexpr std::uint16_t kZeros[kPanel] = {};
-  const auto* source = reinterpret_cast<const std::uint16_t*>(from.data);
+  static constexpr simd::BFloat16 kZeros[kPanel] = {};
+  const simd::BFloat16* source = stored(from.data);
   for (std::int64_t k = 0; k < from.rows; k += 2) {
-    const std::uint16_t* row = source + k * from.row_stride;
-    const std::uint16_t* next = k + 1 < from.rows ? row + from.row_stride : kZeros;
-    interleave(row, next, from.columns, pairs + k / 2 * kPanel);
+    const simd::BFloat16* row = source + k * from.row_stride;
+    const simd::BFloat16* next = k + 1 < from.rows ? row + from.row_stride : kZeros;
+    kernels::gemm::interleave_pairs(row, next, from.columns, pairs + k / 2 * kPanel);
   }
 }
 

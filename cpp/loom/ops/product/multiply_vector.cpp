@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Inner products of a vector with the rows of a matrix.
 #include "loom/kernels/gemm/dot_rows.h"
+#include "loom/ops/product/bfloat16.h"
 #include "loom/ops/product/multiply.h"
 
 #include <algorithm>
@@ -11,10 +12,6 @@ namespace {
 using c10::BFloat16;
 using kernels::gemm::dot_four;
 using kernels::gemm::dot_rows;
-
-const simd::BFloat16* stored(const BFloat16* numbers) {
-  return reinterpret_cast<const simd::BFloat16*>(numbers);
-}
 
 }  // namespace
 

@@ -4,7 +4,7 @@
 // What products whose rows are pixels are made of: the problem, and rows of its images put so that
 // what a pixel sees of them is in few pieces. Thread: any; an ImageRows is one thread's.
 
-#include "loom/ops/product/bfloat16.h"
+#include "loom/kernels/gemm/bfloat16.h"
 #include "loom/ops/product/columns.h"
 
 #include <c10/util/BFloat16.h>
@@ -13,6 +13,9 @@
 #include <vector>
 
 namespace loom::ops {
+
+using kernels::gemm::kVectorElements;
+using kernels::gemm::RowPiece;
 
 /// Windows of shorter rows are gathered: several rows make a tile.
 inline constexpr std::int64_t kShortestPixelRow = 14;

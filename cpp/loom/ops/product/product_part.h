@@ -4,6 +4,7 @@
 // One block of a product on one thread: where its sums are kept, what is added before and what
 // becomes of them. Thread: any; scratch memory is the calling thread's.
 
+#include "loom/kernels/gemm/bfloat16.h"
 #include "loom/ops/product/bfloat16.h"
 #include "loom/ops/product/blocked_product.h"
 #include "loom/ops/product/multiply.h"
@@ -82,8 +83,8 @@ void store(const float* from, const MatrixView<T>& result) {
   }
   if constexpr (std::is_same_v<T, c10::BFloat16>) {
     for (std::int64_t i = 0; i < result.rows; ++i) {
-      store_sums(from + i * result.columns, nullptr, result.columns,
-                 result.data + i * result.row_stride);
+      kernels::gemm::store_sums(from + i * result.columns, nullptr, result.columns,
+                                stored(result.data + i * result.row_stride));
     }
   }
 }
@@ -183,8 +184,8 @@ inline void run_tile(const Part<c10::BFloat16>& whole, const PackedRight<c10::BF
       packed.multiply_panel(left, column + j, to + j, ld, add);
     }
     for (std::int64_t i = 0; i < p.result.rows; ++i) {
-      store_sums(to + i * ld, bias ? p.addend.data : nullptr, columns,
-                 p.result.data + i * p.result.row_stride);
+      kernels::gemm::store_sums(to + i * ld, bias ? stored(p.addend.data) : nullptr, columns,
+                                stored(p.result.data + i * p.result.row_stride));
     }
   }
 }

@@ -7,7 +7,6 @@
 #include "loom/ops/product/pixel_rows.h"
 #include "loom/ops/product/winograd_bfloat16_tiles.h"
 #include "loom/ops/product/winograd_last.h"
-#include "loom/ops/product/winograd_transforms.h"
 
 #include <algorithm>
 
@@ -85,8 +84,8 @@ void transform_weights(const Problem& p, Blocks::Range channels, Blocks::Range f
                        std::int64_t step) {
   const BFloat16* taps = take_taps(p, channels, filters);
   for (std::int64_t c = 0; c < channels.count(); ++c) {
-    transform_wide_taps(taps + c * kTaps * filters.count(), filters.count(), p.turned,
-                        to + c * kPanel, step);
+    kernels::conv::wide_taps_to_points(stored(taps + c * kTaps * filters.count()), filters.count(),
+                                       p.turned, to + c * kPanel, step);
   }
 }
 
@@ -95,8 +94,8 @@ void transform_tiles(const Problem& p, const ImageRows& pixels, std::int64_t top
                      Blocks::Range tiles, const Points& to, std::int64_t at) {
   const std::int64_t row_step = p.tiles.windows.x.seen() * p.channels();
   for (std::int64_t i = 0; i < tiles.count(); ++i) {
-    transform_wide_tile(pixels.pixel(top, (tiles.first + i) * kSide), row_step, p.channels(),
-                        to.data + (at + i) * to.ld, to.step);
+    kernels::conv::wide_tile_to_points(stored(pixels.pixel(top, (tiles.first + i) * kSide)),
+                                       row_step, p.channels(), to.data + (at + i) * to.ld, to.step);
   }
 }
 
@@ -123,9 +122,11 @@ class Results {
     const BFloat16* bias = p_.real.bias != nullptr ? p_.real.bias + filters.first : nullptr;
     bool finite = true;
     for (std::int64_t i = 0; i < run.count; ++i) {
-      const WidePixels pixels{made + i * kSide * pixel_step, row_step, pixel_step, rows,
-                              std::min(kSide, columns - i * kSide)};
-      finite &= transform_wide_products(products + i * kPanel, step(), count, bias, pixels);
+      const kernels::conv::WidePixels pixels{stored(made + i * kSide * pixel_step), row_step,
+                                             pixel_step, rows,
+                                             std::min(kSide, columns - i * kSide)};
+      finite &= kernels::conv::wide_products_to_pixels(products + i * kPanel, step(), count,
+                                                       stored(bias), pixels);
     }
     const std::int64_t plane = p_.real.windows.result_plane();
     const bool whole = columns == xs.result;

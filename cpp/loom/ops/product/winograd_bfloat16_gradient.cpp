@@ -47,8 +47,9 @@ void make_images(const Group& group, const PixelProblem& images, Blocks::Range r
   for_each_tile_row(images, rows,
                     [&](std::int64_t, std::int64_t, const ImageRows& pixels, std::int64_t top) {
                       for (std::int64_t i = 0; i < x.result; ++i, to += group.images_ld()) {
-                        transform_wide_tile(pixels.pixel(top, i * kSide), x.seen() * group.channels,
-                                            group.channels, to, group.images_step());
+                        kernels::conv::wide_tile_to_points(
+                            stored(pixels.pixel(top, i * kSide)), x.seen() * group.channels,
+                            group.channels, to, group.images_step());
                       }
                     });
 }
@@ -65,9 +66,9 @@ void make_gradient(const Group& group, const PixelProblem& gradient, Blocks::Ran
     for (std::int64_t panel = 0; panel < panels.count(); ++panel) {
       const Blocks::Range filters = panels[panel];
       for (std::int64_t i = tiles.first; i < tiles.last; ++i) {
-        transform_wide_pixels(pixels.pixel(top, i * kSide) + filters.first,
-                              x.seen() * group.filters, group.filters, filters.count(),
-                              points + (i - tiles.first) * kPanel, step);
+        kernels::conv::wide_pixels_to_points(
+            stored(pixels.pixel(top, i * kSide) + filters.first), x.seen() * group.filters,
+            group.filters, filters.count(), points + (i - tiles.first) * kPanel, step);
       }
       for (std::int64_t point = 0; point < kPoints; ++point) {
         transpose(tiles.count(), filters.count(), points + point * step, kPanel,
@@ -109,7 +110,8 @@ void finish(Grid& grid, const Group& group, BFloat16* result, bool last) {
     BFloat16* taps = last ? nullptr : t_taps.get<BFloat16>(kTaps * channels);
     for (std::int64_t f = filters[index].first; f < filters[index].last; ++f) {
       BFloat16* to = result + f * channels * kTaps;
-      transform_wide_sums(group.sums + f * channels, group.sums_step(), channels, last ? to : taps);
+      kernels::conv::wide_sums_to_taps(group.sums + f * channels, group.sums_step(), channels,
+                                       stored(last ? to : taps));
       if (!last) transpose(kTaps, channels, bits(taps), channels, bits(to), kTaps);
     }
   });

@@ -4,14 +4,19 @@
 // Tiles of Winograd's F(4x4, 3x3), as windows that are taken from rows of images of bfloat16. Their
 // rows are counted through all images. Thread: any.
 
+#include "loom/kernels/conv/winograd_wide.h"
+#include "loom/ops/product/bfloat16.h"
 #include "loom/ops/product/convolve_parts.h"
 #include "loom/ops/product/pixel_rows.h"
-#include "loom/ops/product/winograd_transforms.h"
 
 #include <algorithm>
 #include <cstdint>
 
 namespace loom::ops {
+
+using kernels::conv::kWidePoints;
+using kernels::conv::kWideResult;
+using kernels::conv::kWideSide;
 
 /// What the tiles of a convolution see of its images.
 [[nodiscard]] inline Windows wide_tiles(const Windows& windows) {

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/product/winograd_strided.h"
 
-#include "loom/base/simd_level.h"
+#include "loom/kernels/conv/winograd_strided.h"
 #include "loom/ops/product/convolve_parts.h"
 #include "loom/ops/product/direct.h"
 #include "loom/ops/product/multiply.h"
 #include "loom/ops/product/winograd_parts.h"
-#include "loom/ops/product/winograd_strided_kernels.h"
 #include "loom/ops/product/winograd_tiles.h"
 
 #include <algorithm>
 
 namespace loom::ops {
 namespace {
+
+namespace strided = kernels::conv::strided;
 
 using strided::kChunk;
 using strided::kFilters;
@@ -270,9 +271,7 @@ float* elements(const TensorRef& tensor) {
 }  // namespace
 
 bool suits_winograd_strided(const Windows& windows, std::int64_t filters) {
-  if (simd_level() < SimdLevel::kAvx512 || &strided::multiply == nullptr) {
-    return false;
-  }
+  if (!strided::multiply.available()) return false;
   for (const WindowAxis* axis : {&windows.y, &windows.x}) {
     if (axis->kernel != strided::kKernel || axis->stride != 2 || axis->dilation != 1 ||
         axis->padding >= strided::kKernel) {

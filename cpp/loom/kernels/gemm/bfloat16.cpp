@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "loom/ops/product/bfloat16.h"
+#include "loom/kernels/gemm/bfloat16.h"
 
 #include <immintrin.h>
 
-// The linker keeps one copy of an inline function of the standard library, and it must not be one
-// that other processors cannot run: none is used here.
-namespace loom::ops {
+namespace loom::kernels::gemm::LOOM_SIMD {
 namespace {
+
+using simd::BFloat16;
 
 constexpr std::int64_t kLanes = kVectorElements;
 
@@ -40,11 +40,11 @@ __m512i rounded_sums(__m512 low, __m512 high, __m512i addend) {
 
 // One vector of each row.
 template <int kPieces>
-void gather_column(const c10::BFloat16* base, std::int64_t step, std::int64_t count,
-                   const RowPiece* pieces, c10::BFloat16* to, std::int64_t ld) {
+void gather_column(const BFloat16* base, std::int64_t step, std::int64_t count,
+                   const RowPiece* pieces, BFloat16* to, std::int64_t ld) {
   // What is stored might be the pieces, for all that the compiler knows.
   __mmask32 elements[kPieces];
-  const c10::BFloat16* from[kPieces];
+  const BFloat16* from[kPieces];
   for (int p = 0; p < kPieces; ++p) {
     elements[p] = pieces[p].elements;
     from[p] = base + pieces[p].offset;
@@ -57,8 +57,8 @@ void gather_column(const c10::BFloat16* base, std::int64_t step, std::int64_t co
     _mm512_storeu_si512(to, row);
   }
 }
-void gather_column(const c10::BFloat16* base, std::int64_t step, std::int64_t count,
-                   const RowPiece* pieces, const RowPiece* end, c10::BFloat16* to,
+void gather_column(const BFloat16* base, std::int64_t step, std::int64_t count,
+                   const RowPiece* pieces, const RowPiece* end, BFloat16* to,
                    std::int64_t ld) {
   for (std::int64_t i = 0; i < count; ++i, base += step, to += ld) {
     __m512i row = _mm512_setzero_si512();
@@ -70,7 +70,7 @@ void gather_column(const c10::BFloat16* base, std::int64_t step, std::int64_t co
 }
 
 // A row of at most four vectors.
-void multiply_row(const c10::BFloat16* left, std::int64_t inner, const std::uint32_t* pairs,
+void multiply_row(const BFloat16* left, std::int64_t inner, const std::uint32_t* pairs,
                   std::int64_t ld, const __mmask16* masks, float* to, bool add) {
   constexpr int kVectors = 4, kFloats = 16;
   __m512 sums[kVectors];
@@ -92,8 +92,8 @@ void multiply_row(const c10::BFloat16* left, std::int64_t inner, const std::uint
 }  // namespace
 
 void multiply_pairs(std::int64_t rows, std::int64_t columns, std::int64_t inner,
-                    const c10::BFloat16* left, std::int64_t left_ld, const c10::BFloat16* right,
-                    std::int64_t right_ld, float* to, std::int64_t ld, bool add) {
+                    const BFloat16* left, std::int64_t left_ld, const BFloat16* right,
+                    std::int64_t right_ld, float* to, std::int64_t ld, bool add) noexcept {
   const std::uint64_t wanted =
       columns >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << columns) - 1;
   __mmask16 masks[4];
@@ -104,8 +104,8 @@ void multiply_pairs(std::int64_t rows, std::int64_t columns, std::int64_t inner,
   }
 }
 
-void interleave(const std::uint16_t* first, const std::uint16_t* second, std::int64_t count,
-                std::uint32_t* to) {
+void interleave_pairs(const BFloat16* first, const BFloat16* second, std::int64_t count,
+                      std::uint32_t* to) noexcept {
   const __m512i low = _mm512_load_si512(kOrders.low), high = _mm512_load_si512(kOrders.high);
   std::int64_t i = 0;
   for (; i + kLanes <= count; i += kLanes) {
@@ -123,10 +123,10 @@ void interleave(const std::uint16_t* first, const std::uint16_t* second, std::in
   _mm512_mask_storeu_epi32(to + i + kLanes / 2, high_mask, _mm512_permutex2var_epi16(a, high, b));
 }
 
-void store_sums(const float* sums, const c10::BFloat16* addend, std::int64_t count,
-                c10::BFloat16* to) {
+void store_sums(const float* sums, const BFloat16* addend, std::int64_t count,
+                BFloat16* to) noexcept {
   std::int64_t i = 0;
-  // Masks are dear in stores.
+  // Masked stores are slow.
   for (; i + kLanes <= count; i += kLanes) {
     const __m512i added =
         addend == nullptr ? _mm512_setzero_si512() : _mm512_loadu_si512(addend + i);
@@ -145,9 +145,9 @@ void store_sums(const float* sums, const c10::BFloat16* addend, std::int64_t cou
 
 // A load for each piece and a store for each vector: copying the pieces one by one stores most
 // lines twice. Vector by vector, so that what a piece has stays in a mask register.
-void gather_rows(const c10::BFloat16* base, std::int64_t step, std::int64_t count,
-                 const RowPiece* pieces, std::size_t piece_count, c10::BFloat16* to,
-                 std::int64_t ld) {
+void gather_rows(const BFloat16* base, std::int64_t step, std::int64_t count,
+                 const RowPiece* pieces, std::size_t piece_count, BFloat16* to,
+                 std::int64_t ld) noexcept {
   for (const RowPiece* const end = pieces + piece_count; pieces != end; to += kLanes) {
     const RowPiece* next = pieces;
     while (!next->ends) ++next;
@@ -169,4 +169,4 @@ void gather_rows(const c10::BFloat16* base, std::int64_t step, std::int64_t coun
   }
 }
 
-}  // namespace loom::ops
+}  // namespace loom::kernels::gemm::LOOM_SIMD

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "loom/ops/product/winograd_transforms.h"
+#include "loom/kernels/conv/winograd_wide.h"
 
 #include <immintrin.h>
 
-// As in bfloat16_avx512.cpp, no inline function of the standard library is used here.
-namespace loom::ops {
+namespace loom::kernels::conv::LOOM_SIMD {
 namespace {
 
-using c10::BFloat16;
+using simd::BFloat16;
 
 __m512 widened(__m256i halves) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
@@ -103,8 +102,8 @@ template <class Function>
 }  // namespace
 
 // There are more values than registers: columns first, then rows.
-void transform_wide_tile(const BFloat16* pixels, std::int64_t row_step, std::int64_t channels,
-                         float* points, std::int64_t step) {
+void wide_tile_to_points(const BFloat16* pixels, std::int64_t row_step, std::int64_t channels,
+                         float* points, std::int64_t step) noexcept {
   for_each_vector(channels, [=](std::int64_t at, auto elements) __attribute__((always_inline)) {
     __m512 columns[6][6];
     for (int x = 0; x < 6; ++x) {
@@ -121,8 +120,8 @@ void transform_wide_tile(const BFloat16* pixels, std::int64_t row_step, std::int
   });
 }
 
-void transform_wide_taps(const BFloat16* taps, std::int64_t count, bool turned, float* points,
-                         std::int64_t step) {
+void wide_taps_to_points(const BFloat16* taps, std::int64_t count, bool turned, float* points,
+                         std::int64_t step) noexcept {
   for_each_vector(count, [=](std::int64_t at, auto elements) __attribute__((always_inline)) {
     __m512 columns[3][6];
     for (int x = 0; x < 3; ++x) {
@@ -142,8 +141,8 @@ void transform_wide_taps(const BFloat16* taps, std::int64_t count, bool turned, 
   });
 }
 
-bool transform_wide_products(const float* products, std::int64_t step, std::int64_t filters,
-                             const BFloat16* bias, const WidePixels& pixels) {
+bool wide_products_to_pixels(const float* products, std::int64_t step, std::int64_t filters,
+                             const BFloat16* bias, const WidePixels& pixels) noexcept {
   __m512 zero = _mm512_setzero_ps();  // until an infinity or NaN is multiplied with it
   for_each_vector(
       filters, [=, &zero](std::int64_t at, auto elements) __attribute__((always_inline)) {
@@ -168,8 +167,8 @@ bool transform_wide_products(const float* products, std::int64_t step, std::int6
   return _mm512_cmpunord_ps_mask(zero, zero) == 0;
 }
 
-void transform_wide_pixels(const BFloat16* pixels, std::int64_t row_step, std::int64_t pixel_step,
-                           std::int64_t count, float* points, std::int64_t step) {
+void wide_pixels_to_points(const BFloat16* pixels, std::int64_t row_step, std::int64_t pixel_step,
+                           std::int64_t count, float* points, std::int64_t step) noexcept {
   for_each_vector(count, [=](std::int64_t at, auto elements) __attribute__((always_inline)) {
     __m512 columns[4][6];
     for (int x = 0; x < 4; ++x) {
@@ -186,7 +185,8 @@ void transform_wide_pixels(const BFloat16* pixels, std::int64_t row_step, std::i
   });
 }
 
-void transform_wide_sums(const float* sums, std::int64_t step, std::int64_t count, BFloat16* taps) {
+void wide_sums_to_taps(const float* sums, std::int64_t step, std::int64_t count,
+                       BFloat16* taps) noexcept {
   for_each_vector(count, [=](std::int64_t at, auto elements) __attribute__((always_inline)) {
     __m512 columns[6][3];
     for (int x = 0; x < 6; ++x) {
@@ -203,4 +203,4 @@ void transform_wide_sums(const float* sums, std::int64_t step, std::int64_t coun
   });
 }
 
-}  // namespace loom::ops
+}  // namespace loom::kernels::conv::LOOM_SIMD

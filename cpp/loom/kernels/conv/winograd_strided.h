@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-// What convolve_winograd_strided() does in vectors of AVX-512: transforms and products of
-// F(2x2, 4x4). Taps, rows and columns are even or odd ones, which counts from 0 at the first that a
-// tile sees; there are four even taps and three odd ones in one direction, and a tile begins
-// kTileStep elements after its neighbour. Thread: any. Weak: null in builds for other processors.
-// Requires: AVX-512 as SimdLevel::kAvx512 means it.
+// Winograd's F(2x2, 4x4) for 7x7 windows with stride 2 of float32: transforms and products, which
+// have to be in registers together and so need those of AVX-512. Taps, rows and columns are even or
+// odd ones, which counts from 0 at the first that a tile sees; there are four even taps and three
+// odd ones in one direction, and a tile begins kTileStep elements after its neighbour. Thread: any;
+// only what is passed is touched.
+
+#include "loom/simd/versions.h"
 
 #include <cstdint>
 
-namespace loom::ops::strided {
+namespace loom::kernels::conv::strided {
 
 inline constexpr std::int64_t kKernel = 7, kTaps = kKernel * kKernel;
 inline constexpr std::int64_t kTileStep = 4;
@@ -30,21 +32,25 @@ inline constexpr std::int64_t kKindCount = 4;
 
 /// G g G' of kLane filters, for each kind: taps[(y * kKernel + x) * tap_step + filter] to
 /// points[kind * kind_step + point of x * step + point of y * kLane + filter].
-[[gnu::weak]] void transform_taps(const float* taps, std::int64_t tap_step, float* points,
-                                  std::int64_t kind_step, std::int64_t step);
+LOOM_SIMD_FROM(avx512, transform_taps,
+               void(const float* taps, std::int64_t tap_step, float* points, std::int64_t kind_step,
+                    std::int64_t step) noexcept);
 
 /// d B of a row of tiles: line[kTileStep * tile + i] to points[point * ld + tile]. What is stored
 /// are whole vectors. Requires: room for them, kTileStep * (`tiles` + 2 * kLane) elements of the
 /// line, and as many of `memory`.
-[[gnu::weak]] void transform_row(const float* line, std::int64_t tiles, float* points,
-                                 std::int64_t ld, float* memory);
+LOOM_SIMD_FROM(avx512, transform_row,
+               void(const float* line, std::int64_t tiles, float* points, std::int64_t ld,
+                    float* memory) noexcept);
 
 /// B' d: rows[i * row_step + tile] of even or of odd rows to points[point * step + tile], in whole
 /// vectors.
-[[gnu::weak]] void transform_even_rows(const float* rows, std::int64_t row_step, std::int64_t tiles,
-                                       float* points, std::int64_t step);
-[[gnu::weak]] void transform_odd_rows(const float* rows, std::int64_t row_step, std::int64_t tiles,
-                                      float* points, std::int64_t step);
+LOOM_SIMD_FROM(avx512, transform_even_rows,
+               void(const float* rows, std::int64_t row_step, std::int64_t tiles, float* points,
+                    std::int64_t step) noexcept);
+LOOM_SIMD_FROM(avx512, transform_odd_rows,
+               void(const float* rows, std::int64_t row_step, std::int64_t tiles, float* points,
+                    std::int64_t step) noexcept);
 
 /// Filters and vectors of tiles that are multiplied at a time.
 inline constexpr std::int64_t kFilters = 3, kVectors = 2, kChunk = kVectors * kLane;
@@ -62,7 +68,8 @@ struct Pixels {
 /// points[((x * kKindCount * channels + kind * channels + channel) * kSide + y) * ld + tile] and
 /// weights[((x * kKindCount * channels + kind * channels + channel) * kSide + y) * kFilters +
 /// filter]. Returns false if there is an infinity or NaN.
-[[nodiscard, gnu::weak]] bool multiply(const float* points, std::int64_t ld, const float* weights,
-                                       std::int64_t channels, const float* bias, const Pixels& to);
+LOOM_SIMD_FROM(avx512, multiply,
+               bool(const float* points, std::int64_t ld, const float* weights,
+                    std::int64_t channels, const float* bias, const Pixels& to) noexcept);
 
-}  // namespace loom::ops::strided
+}  // namespace loom::kernels::conv::strided

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "loom/ops/product/winograd_strided_kernels.h"
+#include "loom/kernels/conv/winograd_strided.h"
 
 #include <cstring>
 
-namespace loom::ops::strided {
+namespace loom::kernels::conv::strided::LOOM_SIMD {
 namespace {
 
 using Lanes [[gnu::vector_size(64)]] = float;
-using Order [[gnu::vector_size(64)]] = int;
 
 Lanes load(const float* from) {
   Lanes made;
@@ -80,19 +79,18 @@ template <std::int64_t kRows>
 
 // Pixels of a vector of tiles, in the order in which they lie in a row.
 void interleave(const Lanes& first, const Lanes& second, float* to) {
-  Order low, high;
-  for (int i = 0; i < kLane; ++i) {
-    low[i] = i / 2 + i % 2 * static_cast<int>(kLane);
-    high[i] = low[i] + static_cast<int>(kLane) / 2;
-  }
-  store(__builtin_shuffle(first, second, low), to);
-  store(__builtin_shuffle(first, second, high), to + kLane);
+  store(__builtin_shufflevector(first, second, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7,
+                                23),
+        to);
+  store(__builtin_shufflevector(first, second, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30,
+                                15, 31),
+        to + kLane);
 }
 
 }  // namespace
 
 void transform_taps(const float* taps, std::int64_t tap_step, float* points, std::int64_t kind_step,
-                    std::int64_t step) {
+                    std::int64_t step) noexcept {
   for (std::int64_t kind = 0; kind < kKindCount; ++kind) {
     const auto [odd_y, odd_x] = kKinds[kind];
     Lanes columns[4][kSide];
@@ -115,7 +113,7 @@ void transform_taps(const float* taps, std::int64_t tap_step, float* points, std
 }
 
 void transform_row(const float* line, std::int64_t tiles, float* points, std::int64_t ld,
-                   float* memory) {
+                   float* memory) noexcept {
   // Every fourth element, so that neighbouring tiles see neighbouring elements.
   const std::int64_t count = tiles + 2 * kLane;
   float *a = memory, *b = a + count, *c = b + count, *d = c + count;
@@ -137,17 +135,17 @@ void transform_row(const float* line, std::int64_t tiles, float* points, std::in
 }
 
 void transform_even_rows(const float* rows, std::int64_t row_step, std::int64_t tiles,
-                         float* points, std::int64_t step) {
+                         float* points, std::int64_t step) noexcept {
   transform_rows<kSide>(rows, row_step, tiles, points, step);
 }
 
 void transform_odd_rows(const float* rows, std::int64_t row_step, std::int64_t tiles, float* points,
-                        std::int64_t step) {
+                        std::int64_t step) noexcept {
   transform_rows<kOddSide>(rows, row_step, tiles, points, step);
 }
 
 bool multiply(const float* points, std::int64_t ld, const float* weights, std::int64_t channels,
-              const float* bias, const Pixels& to) {
+              const float* bias, const Pixels& to) noexcept {
   Lanes rows[kFilters][kVectors][2][kSide];
   for (std::int64_t x = 0; x < kSide; ++x) {
     const float* some = points + x * kKindCount * channels * kSide * ld;
@@ -194,4 +192,4 @@ bool multiply(const float* points, std::int64_t ld, const float* weights, std::i
   return sum == 0;
 }
 
-}  // namespace loom::ops::strided
+}  // namespace loom::kernels::conv::strided::LOOM_SIMD
