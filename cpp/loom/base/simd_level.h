@@ -15,7 +15,8 @@ enum class SimdLevel { kScalar, kAvx2, kAvx512, kAvx512Bf16, kAmx };
 [[nodiscard]] LOOM_API const char* to_string(SimdLevel level) noexcept;
 
 /// The last one that the processor has. kAvx2 means AVX2, FMA, F16C and BMI2; kAvx512 those and F,
-/// BW, DQ and VL; kAmx products of bfloat16, by a system that saves the tiles.
+/// BW, DQ and VL; kAmx products of bfloat16, by a system that saves the tiles. Whether this process
+/// may use them is another question: kernels/gemm/matrix_unit.h.
 [[nodiscard]] LOOM_API SimdLevel processor_simd_level() noexcept;
 
 /// The one that kernels run with: the processor's, unless LOOM_SIMD lowers it.

@@ -13,7 +13,8 @@
 
 namespace loom::ops {
 
-/// True if it is faster than other ways, for a convolution and for the gradient of its weights.
+/// True if it is faster than other ways, for a convolution and for the gradient of its weights;
+/// never where bfloat16_is_far_faster() (kernels/gemm/matrix_unit.h).
 [[nodiscard]] bool suits_winograd_bfloat16(const Windows& windows, std::int64_t filters);
 [[nodiscard]] bool suits_winograd_bfloat16_weights(const Windows& windows, std::int64_t filters);
 
