@@ -18,10 +18,14 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
     -mavx512dq
     # GCC 12 takes the undefined lanes in its own headers for a mistake.
     $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>
-    $<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized>
     -mprefer-vector-width=512
   )
-  set(LOOM_SIMD_FLAGS_avx512_bf16 ${LOOM_SIMD_FLAGS_avx512} -mavx512bf16)
+  set(
+    LOOM_SIMD_FLAGS_avx512_bf16
+    ${LOOM_SIMD_FLAGS_avx512}
+    -mavx512bf16
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized>
+  )
 endif()
 
 # loom_simd_<set> for each instruction set: what links one has the kernels for it.
@@ -39,8 +43,8 @@ function(loom_add_simd_libraries)
 endfunction()
 
 # loom_simd_sources([ONLY set] [CONTRACT] file...): files of the current folder, compiled for
-# scalar, avx2 and avx512, or for one set only; with CONTRACT a sum of a product may be rounded once,
-# where the bits may differ between sets.
+# scalar, avx2 and avx512, or for one set only; with CONTRACT a sum of a product may be rounded
+# once, where the bits may differ between sets.
 function(loom_simd_sources)
   cmake_parse_arguments(PARSE_ARGV 0 arg "CONTRACT" "ONLY" "")
   set(sets ${LOOM_SIMD_SETS})

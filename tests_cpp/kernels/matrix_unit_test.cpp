@@ -18,8 +18,8 @@ using testing::finish;
 
 TEST(MatrixUnitTest, IsThatOfTheLastInstructionSet) {
   EXPECT_TRUE(allows_matrix_unit(SimdLevel::kAmx, nullptr));
-  for (const SimdLevel level : {SimdLevel::kScalar, SimdLevel::kAvx2, SimdLevel::kAvx512,
-                                SimdLevel::kAvx512Bf16}) {
+  for (const SimdLevel level :
+       {SimdLevel::kScalar, SimdLevel::kAvx2, SimdLevel::kAvx512, SimdLevel::kAvx512Bf16}) {
     EXPECT_FALSE(allows_matrix_unit(level, nullptr)) << to_string(level);
     EXPECT_FALSE(allows_matrix_unit(level, "AVX512_CORE_AMX")) << to_string(level);
   }

@@ -36,12 +36,14 @@ struct Matrix {
     return made;
   }
 };
-const Matrix kToPoints{6, 6, {4, 0, -5, 0, 1, 0, 0, -4, -4, 1, 1, 0, 0, 4, -4, -1, 1, 0,
-                              0, -2, -1, 2, 1, 0, 0, 2, -1, -2, 1, 0, 0, 4, 0, -5, 0, 1}};
-const Matrix kOfTaps{6, 3, {1. / 4, 0, 0, -1. / 6, -1. / 6, -1. / 6, -1. / 6, 1. / 6, -1. / 6,
-                            1. / 24, 1. / 12, 1. / 6, 1. / 24, -1. / 12, 1. / 6, 0, 0, 1}};
-const Matrix kToPixels{4, 6, {1, 1, 1, 1, 1, 0, 0, 1, -1, 2, -2, 0,
-                              0, 1, 1, 4, 4, 0, 0, 1, -1, 8, -8, 1}};
+const Matrix kToPoints{6, 6, {4, 0,  -5, 0, 1, 0, 0, -4, -4, 1,  1, 0, 0, 4, -4, -1, 1, 0,
+                              0, -2, -1, 2, 1, 0, 0, 2,  -1, -2, 1, 0, 0, 4, 0,  -5, 0, 1}};
+const Matrix kOfTaps{6,
+                     3,
+                     {1. / 4, 0, 0, -1. / 6, -1. / 6, -1. / 6, -1. / 6, 1. / 6, -1. / 6, 1. / 24,
+                      1. / 12, 1. / 6, 1. / 24, -1. / 12, 1. / 6, 0, 0, 1}};
+const Matrix kToPixels{
+    4, 6, {1, 1, 1, 1, 1, 0, 0, 1, -1, 2, -2, 0, 0, 1, 1, 4, 4, 0, 0, 1, -1, 8, -8, 1}};
 
 /// An element, and the sum of the sizes of what it is a sum of.
 struct Reference {
@@ -141,9 +143,9 @@ TEST_P(WideTest, ProductsBecomePixels) {
     for (const std::int64_t rows : {1, 4}) {
       for (const std::int64_t columns : {2, 4}) {
         std::vector<BFloat16> made(4 * kRowStep, BFloat16{7});
-        EXPECT_TRUE(wide_products_to_pixels(
-            products.data(), kStep, kCount, added ? bias.data() : nullptr,
-            {made.data(), kRowStep, kPixelStep, rows, columns}));
+        EXPECT_TRUE(wide_products_to_pixels(products.data(), kStep, kCount,
+                                            added ? bias.data() : nullptr,
+                                            {made.data(), kRowStep, kPixelStep, rows, columns}));
         for (std::int64_t f = 0; f < kPixelStep; ++f) {
           const auto expected = transformed(
               kToPixels, [&](std::int64_t i) { return double{products[i * kStep + f]}; });
@@ -183,9 +185,8 @@ TEST_P(WideTest, SumsBecomeTaps) {
   std::vector<BFloat16> taps(kTapCount * kCount + 1, BFloat16{7});
   wide_sums_to_taps(sums.data(), kStep, kCount, taps.data());
   for (std::int64_t c = 0; c < kCount; ++c) {
-    const auto expected = transformed(kOfTaps.transposed(), [&](std::int64_t i) {
-      return double{sums[i * kStep + c]};
-    });
+    const auto expected = transformed(kOfTaps.transposed(),
+                                      [&](std::int64_t i) { return double{sums[i * kStep + c]}; });
     for (std::int64_t tap = 0; tap < kTapCount; ++tap) {
       EXPECT_NEAR(simd::widen(taps[tap * kCount + c]), expected[tap].sum,
                   kRounded * std::abs(expected[tap].sum) + kAllowed * expected[tap].sizes);

@@ -43,7 +43,7 @@ inline std::string simd_name(const ::testing::TestParamInfo<SimdLevel>& info) {
                            ::loom::testing::simd_name)
 
 /// The same of kernels with a single version.
-#define LOOM_TEST_SIMD_LEVEL(suite, level)                              \
+#define LOOM_TEST_SIMD_LEVEL(suite, level) \
   INSTANTIATE_TEST_SUITE_P(Simd, suite, ::testing::Values(level), ::loom::testing::simd_name)
 
 }  // namespace loom::testing

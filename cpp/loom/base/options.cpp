@@ -116,6 +116,7 @@ void set_fallback(Options& options, std::string_view name, std::string_view valu
 void set_simd(Options& options, std::string_view name, std::string_view value) {
   constexpr std::array<std::string_view, 5> kLevels = {"scalar", "avx2", "avx512", "avx512_bf16",
                                                        "amx"};
+  static_assert(kLevels.size() == static_cast<std::size_t>(SimdLevel::kAmx) + 1);
   const auto found = std::find(kLevels.begin(), kLevels.end(), value);
   if (found == kLevels.end()) {
     reject(name, value, "'scalar', 'avx2', 'avx512', 'avx512_bf16' or 'amx'");

@@ -13,7 +13,7 @@ namespace loom {
 #if defined(__x86_64__)
 namespace {
 
-// Compilers know AMX by name since GCC 13. The system has to save tiles for it to be of use.
+// Not every compiler knows AMX by name. The system has to save tiles for it to be of use.
 bool has_amx_bfloat16() noexcept {
   constexpr unsigned kBFloat16 = 1U << 22, kTiles = 1U << 24, kSavesStates = 1U << 27;
   constexpr unsigned kTileStates = 1U << 17 | 1U << 18;  // of XCR0

@@ -3,7 +3,7 @@
 
 // Kernels in files that are compiled once for each instruction set, and the one place that chooses
 // among them. Such a file (loom_simd_sources() in cmake/LoomSimd.cmake) puts its functions into the
-// namespace LOOM_SIMD, which is scalar, avx2 or avx512; its header says
+// namespace LOOM_SIMD, which is scalar, avx2, avx512 or avx512_bf16; its header says
 //
 //     LOOM_SIMD_VERSIONS(scale, void(float* values, std::int64_t count) noexcept);
 //

@@ -58,8 +58,7 @@ void gather_column(const BFloat16* base, std::int64_t step, std::int64_t count,
   }
 }
 void gather_column(const BFloat16* base, std::int64_t step, std::int64_t count,
-                   const RowPiece* pieces, const RowPiece* end, BFloat16* to,
-                   std::int64_t ld) {
+                   const RowPiece* pieces, const RowPiece* end, BFloat16* to, std::int64_t ld) {
   for (std::int64_t i = 0; i < count; ++i, base += step, to += ld) {
     __m512i row = _mm512_setzero_si512();
     for (const RowPiece* piece = pieces; piece != end; ++piece) {

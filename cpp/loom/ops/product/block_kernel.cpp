@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/product/block_kernel.h"
 
+#include "loom/base/simd_level.h"
 #include "loom/device/scratch.h"
 #include "loom/kernels/gemm/bfloat16.h"
 #include "loom/ops/product/bfloat16.h"
@@ -192,13 +193,10 @@ void multiply_any_block(const BlockShape& shape, const T* left, const T* right, 
 // The products that one instruction of AMX adds up: a row of a tile register, of 64 bytes.
 constexpr std::int64_t kTileInner = 32;
 
+// LOOM_SIMD does not keep oneDNN from them.
 bool sums_in_tiles() {
-#if defined(__x86_64__)
-  static const bool in_tiles = __builtin_cpu_supports("amx-bf16");
+  static const bool in_tiles = processor_simd_level() == SimdLevel::kAmx;
   return in_tiles;
-#else
-  return false;
-#endif
 }
 
 // A tile's products are added up before they are added to the sum, so that it makes a difference

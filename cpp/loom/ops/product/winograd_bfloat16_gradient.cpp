@@ -47,9 +47,9 @@ void make_images(const Group& group, const PixelProblem& images, Blocks::Range r
   for_each_tile_row(images, rows,
                     [&](std::int64_t, std::int64_t, const ImageRows& pixels, std::int64_t top) {
                       for (std::int64_t i = 0; i < x.result; ++i, to += group.images_ld()) {
-                        kernels::conv::wide_tile_to_points(
-                            stored(pixels.pixel(top, i * kSide)), x.seen() * group.channels,
-                            group.channels, to, group.images_step());
+                        kernels::conv::wide_tile_to_points(stored(pixels.pixel(top, i * kSide)),
+                                                           x.seen() * group.channels,
+                                                           group.channels, to, group.images_step());
                       }
                     });
 }
