@@ -8,8 +8,12 @@
 //     LOOM_SIMD_VERSIONS(scale, void(float* values, std::int64_t count) noexcept);
 //
 // which makes `scale(values, count)` the version for simd_level(), and scale.of(SimdLevel::kAvx2)
-// that one. Overloads are declared with LOOM_SIMD_DECLARE, and their versions by
-// LOOM_SIMD_LIST(name). What is of no use without an instruction set has one version, for that:
+// that one. Overloads and templates are declared with LOOM_SIMD_DECLARE, and their versions are
+//
+//     template <class T>
+//     inline constexpr simd::Versions scale{LOOM_SIMD_LIST(scale<T>)};
+//
+// What is of no use without an instruction set has one version, for that:
 //
 //     LOOM_SIMD_FROM(avx512_bf16, multiply, void(...) noexcept);
 //
@@ -43,6 +47,10 @@ class Versions<Result(Argument...) noexcept> {
  private:
   Function functions_[3];
 };
+
+template <class Result, class... Argument>
+Versions(Result (*)(Argument...) noexcept, Result (*)(Argument...) noexcept,
+         Result (*)(Argument...) noexcept) -> Versions<Result(Argument...) noexcept>;
 
 template <class Signature>
 class SingleVersion;

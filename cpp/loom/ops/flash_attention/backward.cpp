@@ -10,6 +10,7 @@ namespace loom::ops {
 namespace {
 
 using c10::BFloat16;
+using kernels::attention::GradientTile;
 
 const Scratch t_keys, t_key_sums, t_value_sums, t_query, t_tail, t_tiles, t_sums, t_rows;
 
@@ -65,11 +66,15 @@ class Item {
     const std::int64_t queries = p_.query.positions();
     for (std::int64_t m = 0; m < queries; m += kTile) run_queries(m, std::min(kTile, queries - m));
     const MatrixView<T> to_key = p_.to_key.item(index_), to_value = p_.to_value.item(index_);
-    kernels_.store(to_key.data, to_key.row_stride, key_sums_, elements_, keys_, elements_);
-    kernels_.store(to_value.data, to_value.row_stride, value_sums_, elements_, keys_, elements_);
+    kernels::attention::store_rows<Element>(in_tiles(to_key.data), to_key.row_stride, key_sums_,
+                                            elements_, keys_, elements_);
+    kernels::attention::store_rows<Element>(in_tiles(to_value.data), to_value.row_stride,
+                                            value_sums_, elements_, keys_, elements_);
   }
 
  private:
+  using Element = TileElement<T>;
+
   // elements x keys, with zeros after the last key.
   void turn_keys() {
     using Bits = std::conditional_t<sizeof(T) == 2, std::uint16_t, float>;
@@ -90,9 +95,9 @@ class Item {
     std::copy_n(p_.log_sums + index_ * p_.query.positions() + first, rows, log_sums_);
     std::fill(log_sums_ + rows, log_sums_ + kTile, std::numeric_limits<float>::infinity());
     const MatrixView<const T> grad = p_.grad.item(index_), output = p_.output.item(index_);
-    kernels_.row_products(products_, grad.data + first * grad.row_stride, grad.row_stride,
-                          output.data + first * output.row_stride, output.row_stride, rows,
-                          elements_);
+    kernels::attention::row_products<Element>(
+        products_, in_tiles(grad.data + first * grad.row_stride), grad.row_stride,
+        in_tiles(output.data + first * output.row_stride), output.row_stride, rows, elements_);
     std::fill(products_ + rows, products_ + kTile, 0.F);
   }
 
@@ -101,10 +106,7 @@ class Item {
                          float* to) const {
     const T* from = p_.mask.at(index_, first, n);
     if (from == nullptr) return nullptr;
-    std::fill_n(to, kTile * kTile, 0.F);
-    for (std::int64_t i = 0; i < rows; ++i, from += p_.mask.query_stride()) {
-      for (std::int64_t j = 0; j < keys; ++j) to[j * kTile + i] = static_cast<float>(from[j]);
-    }
+    kernels::attention::turn_mask<Element>(to, in_tiles(from), p_.mask.query_stride(), rows, keys);
     return to;
   }
 
@@ -121,8 +123,8 @@ class Item {
     float* const sums = turned_sums + elements_ * kTile;
     transpose(elements_, rows, turned_sums, kTile, sums, elements_);
     const MatrixView<T> to_query = p_.to_query.item(index_);
-    kernels_.store(to_query.data + first * to_query.row_stride, to_query.row_stride, sums,
-                   elements_, rows, elements_);
+    kernels::attention::store_rows<Element>(in_tiles(to_query.data + first * to_query.row_stride),
+                                            to_query.row_stride, sums, elements_, rows, elements_);
   }
 
   void run_tile(const QueryTile<T>& query, const QueryTile<T>& grad, std::int64_t first,
@@ -130,46 +132,47 @@ class Item {
     constexpr std::int64_t kSize = kTile * kTile;
     float* const scores = t_tiles.get<float>(6 * kSize);
     float* const gradients = scores + kSize;
-    GradientTile tile{.rows = keys,
-                      .columns = query.rows,
-                      .hidden = n - first,
-                      .causal = p_.causal && n + kTile > first,
-                      .scale = p_.scale,
-                      .log_sums = log_sums_,
-                      .products = products_,
-                      .mask = mask_tile(first, rows, n, keys, gradients + kSize),
-                      .scores = scores,
-                      .gradients = gradients,
-                      .weights = scores,
-                      .score_gradients = gradients,
-                      .packed_gradients = gradients};
-    if constexpr (!std::is_same_v<T, float>) {
-      tile.weights = scores + 3 * kSize;
-      tile.score_gradients = scores + 4 * kSize;
-      tile.packed_gradients = scores + 5 * kSize;
-    }
+    constexpr bool kInPlace = std::is_same_v<T, float>;
+    const auto tile_at = [&](std::int64_t index) {
+      return reinterpret_cast<Element*>(scores + index * kSize);
+    };
+    GradientTile<Element> tile{.rows = keys,
+                               .columns = query.rows,
+                               .hidden = n - first,
+                               .causal = p_.causal && n + kTile > first,
+                               .scale = p_.scale,
+                               .log_sums = log_sums_,
+                               .products = products_,
+                               .mask = mask_tile(first, rows, n, keys, gradients + kSize),
+                               .scores = scores,
+                               .gradients = gradients,
+                               .weights = tile_at(kInPlace ? 0 : 3),
+                               .score_gradients = tile_at(kInPlace ? 1 : 4),
+                               .packed_gradients = tile_at(kInPlace ? 1 : 5)};
     const auto part = [&](const Heads<const T>& heads) {
       return heads.item(index_).part(n, 0, keys, elements_);
     };
-    const auto left = [&](const void* elements) {
-      return MatrixView<const T>{static_cast<const T*>(elements), keys, query.rows, kTile, 1};
+    const auto elements_of = [](const Element* tile_elements) {
+      return reinterpret_cast<const T*>(tile_elements);
+    };
+    const auto left = [&](const Element* tile_elements) {
+      return MatrixView<const T>{elements_of(tile_elements), keys, query.rows, kTile, 1};
     };
     constexpr std::int64_t kStep = panel_size(kTile);
     multiply_panel(part(p_.key), query.turned, query.rows, scores, kTile, false);
-    kernels_.weights(tile);
+    kernels::attention::tile_weights<Element>(tile);
     multiply_tiles(left(tile.weights), grad.plain, kStep, elements_, value_sums_ + n * elements_,
                    elements_, true);
     multiply_panel(part(p_.value), grad.turned, query.rows, gradients, kTile, false);
-    kernels_.gradients(tile);
+    kernels::attention::tile_gradients<Element>(tile);
     multiply_tiles(left(tile.score_gradients), query.plain, kStep, elements_,
                    key_sums_ + n * elements_, elements_, true);
     const MatrixView<const T> turned{turned_ + n, elements_, round_up(keys, kPadding), turned_ld_,
                                      1};
-    multiply_panel(turned, static_cast<const T*>(tile.packed_gradients), query.rows, turned_sums,
-                   kTile, n > 0);
+    multiply_panel(turned, elements_of(tile.packed_gradients), query.rows, turned_sums, kTile,
+                   n > 0);
   }
 
-  const AttentionKernels& kernels_ = attention_kernels<T>();
   const Problem<T>& p_;
   const std::int64_t index_, elements_, keys_, turned_ld_;
   T* turned_;

@@ -8,6 +8,8 @@ namespace loom::ops {
 namespace {
 
 using c10::BFloat16;
+using kernels::attention::finish_rows;
+using kernels::attention::softmax_tile;
 
 // Scores of a tile's queries with so many keys stay in L2.
 constexpr std::int64_t kKeys = 512;
@@ -76,7 +78,6 @@ class Item {
     std::fill_n(maximum, kTile, -std::numeric_limits<float>::infinity());
     std::fill_n(sum, kTile, 0.F);
 
-    const AttentionKernels& kernels = attention_kernels<T>();
     const MatrixView<const T> query = problem_.query.item(index_).part(first, 0, rows, elements_);
     const std::int64_t keys = problem_.seen(first + rows);
     for (std::int64_t n = 0; n < keys; n += kKeys) {
@@ -85,30 +86,31 @@ class Item {
         multiply_panel(query, keys_ + (n + j) * elements_, std::min(kTile, padded - j), scores + j,
                        kScoresLd, false);
       }
-      kernels.softmax({.rows = rows,
-                       .columns = columns,
-                       .padded = padded,
-                       .visible = problem_.causal ? first + 1 - n : columns,
-                       .more = problem_.causal ? 1 : 0,
-                       .scale = problem_.scale,
-                       .scores = scores,
-                       .scores_ld = kScoresLd,
-                       .mask = problem_.mask.at(index_, first, n),
-                       .mask_ld = problem_.mask.query_stride(),
-                       .weights = weights,
-                       .weights_ld = weights_ld,
-                       .maximum = maximum,
-                       .sum = sum,
-                       .results = n > 0 ? results : nullptr,
-                       .results_ld = results_ld,
-                       .result_columns = elements_});
+      softmax_tile<TileElement<T>>({.rows = rows,
+                                    .columns = columns,
+                                    .padded = padded,
+                                    .visible = problem_.causal ? first + 1 - n : columns,
+                                    .more = problem_.causal ? 1 : 0,
+                                    .scale = problem_.scale,
+                                    .scores = scores,
+                                    .scores_ld = kScoresLd,
+                                    .mask = in_tiles(problem_.mask.at(index_, first, n)),
+                                    .mask_ld = problem_.mask.query_stride(),
+                                    .weights = in_tiles(weights),
+                                    .weights_ld = weights_ld,
+                                    .maximum = maximum,
+                                    .sum = sum,
+                                    .results = n > 0 ? results : nullptr,
+                                    .results_ld = results_ld,
+                                    .result_columns = elements_});
       const MatrixView<const T> left{weights, rows, padded, weights_ld, 1};
       multiply_tiles(left, values_ + panel_size(n), value_step_, elements_, results, results_ld,
                      n > 0);
     }
     const MatrixView<T> output = problem_.output.item(index_).part(first, 0, rows, elements_);
-    kernels.finish(output.data, output.row_stride, results, results_ld, rows, elements_, maximum,
-                   sum, problem_.log_sums + index_ * problem_.query.positions() + first);
+    finish_rows<TileElement<T>>(in_tiles(output.data), output.row_stride, results, results_ld, rows,
+                                elements_, maximum, sum,
+                                problem_.log_sums + index_ * problem_.query.positions() + first);
   }
 
  private:

@@ -3,14 +3,30 @@
 
 // The operands of flash attention as matrices. Thread: any.
 
-#include "loom/ops/flash_attention/tile_kernels.h"
+#include "loom/kernels/attention/tiles.h"
 #include "loom/ops/product/multiply.h"
 #include "loom/ops/tensor_ref.h"
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 namespace loom::ops {
+
+using kernels::attention::kPadding;
+using kernels::attention::kTile;
+
+/// Elements as the kernels of tiles know them.
+template <class T>
+using TileElement = std::conditional_t<std::is_same_v<T, float>, float, simd::BFloat16>;
+template <class T>
+[[nodiscard]] TileElement<T>* in_tiles(T* elements) noexcept {
+  return reinterpret_cast<TileElement<T>*>(elements);
+}
+template <class T>
+[[nodiscard]] const TileElement<T>* in_tiles(const T* elements) noexcept {
+  return reinterpret_cast<const TileElement<T>*>(elements);
+}
 
 [[nodiscard]] constexpr std::int64_t round_up(std::int64_t count, std::int64_t unit) noexcept {
   return (count + unit - 1) / unit * unit;

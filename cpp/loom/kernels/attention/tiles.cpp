@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#pragma once
+#include "loom/kernels/attention/tiles.h"
 
-// The kernels of attention's tiles: included once for each instruction set.
+#include "loom/simd/exponential.h"
+#include "loom/simd/float_loops.h"
 
-#include "loom/ops/flash_attention/tile_kernels.h"
-#include "loom/ops/rows/row_loops.h"
-
-namespace loom::ops {
-namespace {  // NOLINT(misc-anonymous-namespace-in-header): one copy for each instruction set
+namespace loom::kernels::attention::LOOM_SIMD {
+using namespace simd::LOOM_SIMD;
+namespace {
 
 constexpr float kInfinity = __builtin_inff();
 
 /// 0, 1, 2, ... as floats, which such small numbers are exactly.
-LOOM_ROW_INLINE Floats lane_numbers() {
+[[gnu::always_inline]] inline Floats lane_numbers() {
   float lanes[kLanes];
   for (int i = 0; i < kLanes; ++i) lanes[i] = static_cast<float>(i);
   return load(lanes);
@@ -20,7 +19,7 @@ LOOM_ROW_INLINE Floats lane_numbers() {
 
 /// A product as it is rounded, not contracted with what is added to it: scores may be so large that
 /// they differ from their maximum only by that.
-LOOM_ROW_INLINE Floats rounded(Floats product) {
+[[gnu::always_inline]] inline Floats rounded(Floats product) {
 #if defined(__x86_64__)
   asm("" : "+x"(product));
 #elif defined(__aarch64__)
@@ -30,21 +29,29 @@ LOOM_ROW_INLINE Floats rounded(Floats product) {
 }
 
 /// The lanes before `count`; others are `rest`.
-LOOM_ROW_INLINE Floats first_lanes(Floats value, std::int64_t count, float rest) {
+[[gnu::always_inline]] inline Floats first_lanes(Floats value, std::int64_t count, float rest) {
   return count == kLanes ? value : (lane_numbers() < static_cast<float>(count) ? value : all(rest));
 }
+
+template <class T>
+[[gnu::always_inline]] inline Floats score_gradient(const GradientTile<T>& t, std::int64_t row, std::int64_t j) {
+  const std::int64_t at = row * kTile + j;
+  return load(t.scores + at) * (load(t.gradients + at) - load(t.products + j)) * t.scale;
+}
+
+}  // namespace
 
 // Exactly what is invisible or beside the tile has the weight 0, as -inf gives. A maximum of -inf
 // (nothing is visible) is taken as 0, so that weights are 0 and not NaN.
 template <class T>
-void softmax_tile(const SoftmaxTile& t) {
+void softmax_tile(const SoftmaxTile<T>& t) noexcept {
   const Floats scale = all(t.scale);
   for (std::int64_t row = 0; row < t.rows; ++row) {
     const std::int64_t more = t.visible + row * t.more;
     const std::int64_t visible = more < t.columns ? more : t.columns;
     float* const scores = t.scores + row * t.scores_ld;
-    T* const weights = static_cast<T*>(t.weights) + row * t.weights_ld;
-    const T* const mask = t.mask ? static_cast<const T*>(t.mask) + row * t.mask_ld : nullptr;
+    T* const weights = t.weights + row * t.weights_ld;
+    const T* const mask = t.mask != nullptr ? t.mask + row * t.mask_ld : nullptr;
     Floats most[kChains] = {all(-kInfinity), all(-kInfinity), all(-kInfinity), all(-kInfinity)};
     if (mask != nullptr) {
       for_vectors(
@@ -90,11 +97,11 @@ void softmax_tile(const SoftmaxTile& t) {
 }
 
 template <class T>
-void finish_rows(void* to_rows, std::int64_t to_ld, const float* from, std::int64_t from_ld,
+void finish_rows(T* to_rows, std::int64_t to_ld, const float* from, std::int64_t from_ld,
                  std::int64_t rows, std::int64_t columns, const float* maximum, const float* sum,
-                 float* log_sums) {
+                 float* log_sums) noexcept {
   for (std::int64_t row = 0; row < rows; ++row) {
-    T* const to = static_cast<T*>(to_rows) + row * to_ld;
+    T* const to = to_rows + row * to_ld;
     const float* const sums = from + row * from_ld;
     const float divisor = sum[row] == 0 ? 1 : sum[row];
     const Floats factor = all(1.0F / divisor);
@@ -108,11 +115,11 @@ void finish_rows(void* to_rows, std::int64_t to_ld, const float* from, std::int6
 }
 
 template <class T>
-void row_products(float* to, const void* a_rows, std::int64_t a_ld, const void* b_rows,
-                  std::int64_t b_ld, std::int64_t rows, std::int64_t columns) {
+void row_products(float* to, const T* a_rows, std::int64_t a_ld, const T* b_rows,
+                  std::int64_t b_ld, std::int64_t rows, std::int64_t columns) noexcept {
   for (std::int64_t row = 0; row < rows; ++row) {
-    const T* const a = static_cast<const T*>(a_rows) + row * a_ld;
-    const T* const b = static_cast<const T*>(b_rows) + row * b_ld;
+    const T* const a = a_rows + row * a_ld;
+    const T* const b = b_rows + row * b_ld;
     Sum sum;
     for_vectors(
         columns, LOOM_EACH { sum.chains[chain] += get(a, i, count, 0) * get(b, i, count, 0); });
@@ -121,10 +128,10 @@ void row_products(float* to, const void* a_rows, std::int64_t a_ld, const void* 
 }
 
 template <class T>
-void store_rows(void* to_rows, std::int64_t to_ld, const float* from, std::int64_t from_ld,
-                std::int64_t rows, std::int64_t columns) {
+void store_rows(T* to_rows, std::int64_t to_ld, const float* from, std::int64_t from_ld,
+                std::int64_t rows, std::int64_t columns) noexcept {
   for (std::int64_t row = 0; row < rows; ++row) {
-    T* const to = static_cast<T*>(to_rows) + row * to_ld;
+    T* const to = to_rows + row * to_ld;
     const float* const values = from + row * from_ld;
     for_vectors(
         columns, LOOM_EACH {
@@ -135,8 +142,8 @@ void store_rows(void* to_rows, std::int64_t to_ld, const float* from, std::int64
 }
 
 template <class T>
-void tile_weights(const GradientTile& t) {
-  T* const weights = static_cast<T*>(t.weights);
+void tile_weights(const GradientTile<T>& t) noexcept {
+  T* const weights = t.weights;
   const Floats scale = all(t.scale), numbers = lane_numbers();
   for (std::int64_t row = 0; row < t.rows; ++row) {
     const Floats hidden = all(static_cast<float>(t.hidden + row));
@@ -153,15 +160,10 @@ void tile_weights(const GradientTile& t) {
   }
 }
 
-LOOM_ROW_INLINE Floats score_gradient(const GradientTile& t, std::int64_t row, std::int64_t j) {
-  const std::int64_t at = row * kTile + j;
-  return load(t.scores + at) * (load(t.gradients + at) - load(t.products + j)) * t.scale;
-}
-
 // In pairs of keys, which is how bfloat16 is packed.
-void tile_gradients_bfloat16(const GradientTile& t) {
-  auto* const plain = static_cast<BFloat16*>(t.score_gradients);
-  auto* const pairs = static_cast<std::uint32_t*>(t.packed_gradients);
+template <>
+void tile_gradients(const GradientTile<simd::BFloat16>& t) noexcept {
+  simd::BFloat16 *const plain = t.score_gradients, *const packed = t.packed_gradients;
   const std::int64_t rows = (t.rows + kPadding - 1) / kPadding * kPadding;
   for (std::int64_t row = 0; row < rows; row += 2) {
     for (std::int64_t j = 0; j < t.columns; j += kLanes) {
@@ -172,12 +174,13 @@ void tile_gradients_bfloat16(const GradientTile& t) {
         std::memcpy(plain + (row + k) * kTile + j, &two[k], sizeof two[k]);
       }
       const Bits pair = words_of(two[0]) | words_of(two[1]) << 16;
-      std::memcpy(pairs + row / 2 * kTile + j, &pair, sizeof pair);
+      std::memcpy(packed + row * kTile + 2 * j, &pair, sizeof pair);
     }
   }
 }
 
-void tile_gradients_float(const GradientTile& t) {
+template <>
+void tile_gradients(const GradientTile<float>& t) noexcept {
   const std::int64_t rows = (t.rows + kPadding - 1) / kPadding * kPadding;
   for (std::int64_t row = 0; row < rows; ++row) {
     for (std::int64_t j = 0; j < t.columns; j += kLanes) {
@@ -186,11 +189,24 @@ void tile_gradients_float(const GradientTile& t) {
   }
 }
 
-constexpr AttentionKernels kAttentionKernels[] = {
-    {softmax_tile<float>, finish_rows<float>, row_products<float>, tile_weights<float>,
-     tile_gradients_float, store_rows<float>},
-    {softmax_tile<BFloat16>, finish_rows<BFloat16>, row_products<BFloat16>, tile_weights<BFloat16>,
-     tile_gradients_bfloat16, store_rows<BFloat16>}};
+template <class T>
+void turn_mask(float* to, const T* from, std::int64_t from_ld, std::int64_t rows,
+               std::int64_t columns) noexcept {
+  for (std::int64_t i = 0; i < kTile * kTile; ++i) to[i] = 0;
+  for (std::int64_t i = 0; i < rows; ++i, from += from_ld) {
+    for (std::int64_t j = 0; j < columns; ++j) to[j * kTile + i] = simd::widen(from[j]);
+  }
+}
 
-}  // namespace
-}  // namespace loom::ops
+#define LOOM_INSTANTIATE(T) \
+  template void softmax_tile(const SoftmaxTile<T>&) noexcept; \
+  template void finish_rows(T*, std::int64_t, const float*, std::int64_t, std::int64_t, std::int64_t, const float*, const float*, float*) noexcept; \
+  template void row_products(float*, const T*, std::int64_t, const T*, std::int64_t, std::int64_t, std::int64_t) noexcept; \
+  template void tile_weights(const GradientTile<T>&) noexcept; \
+  template void store_rows(T*, std::int64_t, const float*, std::int64_t, std::int64_t, std::int64_t) noexcept; \
+  template void turn_mask(float*, const T*, std::int64_t, std::int64_t, std::int64_t) noexcept;
+LOOM_INSTANTIATE(float)
+LOOM_INSTANTIATE(simd::BFloat16)
+#undef LOOM_INSTANTIATE
+
+}  // namespace loom::kernels::attention::LOOM_SIMD

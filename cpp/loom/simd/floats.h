@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// Vectors of float32 as wide as a register, loaded from and stored to rows of float32 or bfloat16;
+// to be included by files that are compiled once for each instruction set (versions.h). Everything
+// is inlined. Thread: any.
+
+#include "loom/simd/half.h"
+#include "loom/simd/vector_bytes.h"
+
+#include <cstdint>
+#include <cstring>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace loom::simd::LOOM_SIMD {
+
+constexpr std::int64_t kLanes = kVectorBytes / sizeof(float);
+using Floats [[gnu::vector_size(kVectorBytes)]] = float;
+using Bits [[gnu::vector_size(kVectorBytes)]] = std::uint32_t;
+using Halves [[gnu::vector_size(kVectorBytes / 2)]] = std::uint16_t;
+
+template <class To, class From>
+[[gnu::always_inline]] inline To bits_of(From from) {
+  To to;
+  static_assert(sizeof to == sizeof from);
+  std::memcpy(&to, &from, sizeof to);
+  return to;
+}
+
+[[gnu::always_inline]] inline Floats all(float value) { return Floats{} + value; }
+
+// Compilers take __builtin_convertvector() apart into halves of registers.
+[[gnu::always_inline]] inline Bits words_of(Halves halves) {
+#if defined(__AVX512F__)
+  return bits_of<Bits>(_mm512_cvtepu16_epi32(bits_of<__m256i>(halves)));
+#elif defined(__AVX2__)
+  return bits_of<Bits>(_mm256_cvtepu16_epi32(bits_of<__m128i>(halves)));
+#else
+  return __builtin_convertvector(halves, Bits);
+#endif
+}
+/// Requires: each fits.
+[[gnu::always_inline]] inline Halves halves_of(Bits words) {
+#if defined(__AVX512F__)
+  return bits_of<Halves>(_mm512_cvtepi32_epi16(bits_of<__m512i>(words)));
+#elif defined(__AVX2__)
+  const __m256i packed = _mm256_packus_epi32(bits_of<__m256i>(words), bits_of<__m256i>(words));
+  return bits_of<Halves>(_mm256_castsi256_si128(_mm256_permute4x64_epi64(packed, 0b1000)));
+#else
+  return __builtin_convertvector(words, Halves);
+#endif
+}
+
+[[gnu::always_inline]] inline Floats widened(Halves halves) {
+  return bits_of<Floats>(words_of(halves) << 16);
+}
+/// To nearest, ties to even.
+[[gnu::always_inline]] inline Halves narrowed(Floats value) {
+  const Bits bits = bits_of<Bits>(value);
+  const Bits rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+  const Bits nan = Bits{} + 0x7fc0;
+  return halves_of(value == value ? rounded : nan);
+}
+
+[[gnu::always_inline]] inline Floats load(const float* from) {
+  Floats value;
+  std::memcpy(&value, from, sizeof value);
+  return value;
+}
+[[gnu::always_inline]] inline Floats load(const BFloat16* from) {
+  Halves halves;
+  std::memcpy(&halves, from, sizeof halves);
+  return widened(halves);
+}
+[[gnu::always_inline]] inline void store(float* to, Floats value) {
+  std::memcpy(to, &value, sizeof value);
+}
+[[gnu::always_inline]] inline void store(BFloat16* to, Floats value) {
+  const Halves halves = narrowed(value);
+  std::memcpy(to, &halves, sizeof halves);
+}
+
+/// The first `count` lanes; the others are `rest`. A copy of so many bytes by way of memory waits
+/// for its own stores, some 60 ns each: where there are masks, they are used.
+template <class Element>
+[[gnu::always_inline]] inline Floats load_part(const Element* from, std::int64_t count,
+                                               float rest) {
+  Element elements[kLanes] = {};
+  std::memcpy(elements, from, static_cast<std::size_t>(count) * sizeof(Element));
+  const Floats value = load(elements);
+  if (rest == 0) return value;
+  float lanes[kLanes];
+  store(lanes, value);
+  for (std::int64_t i = count; i < kLanes; ++i) lanes[i] = rest;
+  return load(lanes);
+}
+template <class Element>
+[[gnu::always_inline]] inline void store_part(Element* to, Floats value, std::int64_t count) {
+  Element elements[kLanes];
+  store(elements, value);
+  std::memcpy(to, elements, static_cast<std::size_t>(count) * sizeof(Element));
+}
+#if defined(__AVX512F__)
+[[gnu::always_inline]] inline __mmask16 first_lanes(std::int64_t count) {
+  return static_cast<__mmask16>((1U << count) - 1);
+}
+[[gnu::always_inline]] inline Floats load_part(const float* from, std::int64_t count, float rest) {
+  return bits_of<Floats>(_mm512_mask_loadu_ps(_mm512_set1_ps(rest), first_lanes(count), from));
+}
+[[gnu::always_inline]] inline Floats load_part(const BFloat16* from, std::int64_t count,
+                                               float rest) {
+  const __mmask16 lanes = first_lanes(count);
+  const Floats value = widened(bits_of<Halves>(_mm256_maskz_loadu_epi16(lanes, from)));
+  return bits_of<Floats>(_mm512_mask_mov_ps(_mm512_set1_ps(rest), lanes, bits_of<__m512>(value)));
+}
+[[gnu::always_inline]] inline void store_part(float* to, Floats value, std::int64_t count) {
+  _mm512_mask_storeu_ps(to, first_lanes(count), bits_of<__m512>(value));
+}
+[[gnu::always_inline]] inline void store_part(BFloat16* to, Floats value, std::int64_t count) {
+  _mm256_mask_storeu_epi16(to, first_lanes(count), bits_of<__m256i>(narrowed(value)));
+}
+#elif defined(__AVX2__)
+[[gnu::always_inline]] inline __m256i first_lanes(std::int64_t count) {
+  const __m256i places = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(count)), places);
+}
+[[gnu::always_inline]] inline Floats load_part(const float* from, std::int64_t count, float rest) {
+  const __m256i lanes = first_lanes(count);
+  return bits_of<Floats>(_mm256_blendv_ps(_mm256_set1_ps(rest), _mm256_maskload_ps(from, lanes),
+                                          _mm256_castsi256_ps(lanes)));
+}
+[[gnu::always_inline]] inline void store_part(float* to, Floats value, std::int64_t count) {
+  _mm256_maskstore_ps(to, first_lanes(count), bits_of<__m256>(value));
+}
+#endif
+
+/// `b` where one is not a number.
+[[gnu::always_inline]] inline Floats larger(Floats a, Floats b) { return a > b ? a : b; }
+
+/// `b` where one is not a number.
+[[gnu::always_inline]] inline Floats smaller(Floats a, Floats b) { return a < b ? a : b; }
+
+[[gnu::always_inline]] inline float sum_of(Floats value) {
+  float lanes[kLanes];
+  store(lanes, value);
+  for (int half = kLanes / 2; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i) lanes[i] += lanes[i + half];
+  }
+  return lanes[0];
+}
+[[gnu::always_inline]] inline float largest_of(Floats value) {
+  float lanes[kLanes];
+  store(lanes, value);
+  for (int half = kLanes / 2; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i)
+      lanes[i] = lanes[i] > lanes[i + half] ? lanes[i] : lanes[i + half];
+  }
+  return lanes[0];
+}
+
+}  // namespace loom::simd::LOOM_SIMD
