@@ -5,6 +5,7 @@
 
 #include "loom/kernels/copy/copy_bytes.h"
 #include "loom/kernels/copy/transpose_tile.h"
+#include "loom/kernels/row_pitch.h"
 #include "loom/ops/rows/row_kernels.h"
 
 #include <ATen/core/Tensor.h>
@@ -24,9 +25,7 @@ inline constexpr std::int64_t kMaxRowColumns = std::int64_t{1} << 16;
 /// Room for `count` rows of floats with padding, 64 bytes aligned; the thread's next call takes it
 /// back. Row i begins at row_pitch(columns) * i.
 [[nodiscard]] float* row_scratch(std::int64_t columns, int count);
-[[nodiscard]] constexpr std::int64_t row_pitch(std::int64_t columns) noexcept {
-  return (columns + 31) / 16 * 16;
-}
+using kernels::row_pitch;
 
 /// A vector of parameters as floats: itself, or a copy in `room`; filled with `absent` if
 /// undefined.
