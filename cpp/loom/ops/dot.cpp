@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Inner products of vectors.
+#include "loom/kernels/gemm/inner_product.h"
 #include "loom/ops/empty.h"
 #include "loom/ops/fallback.h"
 #include "loom/ops/launch.h"
-#include "loom/ops/rows/row_kernels.h"
 #include "loom/ops/rows/row_scratch.h"
 
 #include <ATen/OpMathType.h>
@@ -26,19 +26,17 @@ bool has_kernel(c10::ScalarType dtype) {
          dtype == c10::kFloat || dtype == c10::kDouble || c10::isReducedFloatingType(dtype);
 }
 
-/// Of dense vectors that row_kernels.h has loops for; blocks have sums in double.
+/// Of dense vectors; blocks have sums in double.
+template <class T>
 void dense_product(Grid& grid, const at::Tensor& to, const at::Tensor& a, const at::Tensor& b,
                    std::int64_t block) {
-  const RowKernels& kernels = row_kernels(*row_element(a.scalar_type()));
   const std::int64_t count = a.numel();
-  const auto *one = static_cast<const std::byte*>(a.const_data_ptr()),
-             *two = static_cast<const std::byte*>(b.const_data_ptr());
+  const T *const one = row_elements<T>(a), *const two = row_elements<T>(b);
   std::vector<double> parts(static_cast<std::size_t>((count + block - 1) / block));
   grid.run_by_any(static_cast<std::int64_t>(parts.size()), [&](std::int64_t index) {
     const std::int64_t begin = index * block;
-    const auto offset = static_cast<std::size_t>(begin) * a.itemsize();
     parts[static_cast<std::size_t>(index)] =
-        kernels.product_sum(one + offset, two + offset, std::min(block, count - begin));
+        kernels::gemm::inner_product<T>(one + begin, two + begin, std::min(block, count - begin));
   });
   to.fill_(std::accumulate(parts.begin(), parts.end(), 0.0));
 }
@@ -66,8 +64,9 @@ at::Tensor inner_product(const char* name, const char* schema, const at::Tensor&
     const std::int64_t count = a.numel(), block = std::max<std::int64_t>(block_length(count, 1), 1);
     if (count <= block) return void(to.alias().copy_(kNative(a.alias(), b.alias())));
     const at::Tensor one = a.alias(), two = b.alias();
-    if (row_element(a.dtype()) && one.is_contiguous() && two.is_contiguous()) {
-      return dense_product(grid, to.alias(), one, two, block);
+    if (is_row_element(a.dtype()) && one.is_contiguous() && two.is_contiguous()) {
+      return with_row_element(
+          a.dtype(), [&]<class T>() { dense_product<T>(grid, to.alias(), one, two, block); });
     }
     std::vector<at::Tensor> parts((count + block - 1) / block);
     // Parts are not rounded to half: they may be larger than their sum, and than half can be.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Fused optimiser steps: one command updates all parameters, in blocks of elements.
+#include "loom/kernels/optim/adam.h"
 #include "loom/ops/launch.h"
-#include "loom/ops/rows/row_kernels.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_fused_adam_native.h>
@@ -170,7 +170,7 @@ struct AdamKernel {
     }
   }
 
-  using Update = AdamUpdate;
+  using Update = kernels::optim::AdamUpdate;
 
   [[nodiscard]] bool is_plain() const noexcept { return !amsgrad; }
   [[nodiscard]] Update update_of(const std::array<Refs, 5>& lists, std::size_t parameter,
@@ -201,7 +201,7 @@ struct AdamKernel {
     update.gradient += begin;
     update.mean += begin;
     update.square += begin;
-    row_kernels(RowElement::kFloat).adam(update, length);
+    kernels::optim::adam(update, length);
   }
 };
 

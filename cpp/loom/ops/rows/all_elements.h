@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-// Sums, extrema and variances of all elements of a dense tensor, where row_kernels.h has the
-// element type. Each block has its own sums, in double, which are added in their order; blocks that
-// wait for a second pass find their elements in the core's cache. Thread: any.
+// Sums, extrema and variances of all elements of a dense tensor of float32 or bfloat16. Each block
+// has its own sums, in double, which are added in their order; blocks that wait for a second pass
+// find their elements in the core's cache. Thread: any.
 
 #include <ATen/core/Tensor.h>
 

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/rows/batch_norm.h"
 
+#include "loom/kernels/copy/convert_row.h"
+#include "loom/kernels/norm/batch_norm.h"
 #include "loom/ops/empty.h"
 #include "loom/ops/fused.h"
 #include "loom/ops/launch_open.h"
 #include "loom/ops/rows/channel_sums.h"
 #include "loom/ops/rows/row_scratch.h"
 
-#include <c10/util/BFloat16.h>
-
-#include <algorithm>
 #include <array>
-#include <cmath>
 #include <optional>
 
 namespace loom::ops {
@@ -26,24 +24,19 @@ constexpr std::int64_t kFewestSamples = 4;
 
 bool takes(const at::Tensor& parameter) {
   return !parameter.defined() ||
-         (row_element(parameter.scalar_type()) && parameter.is_contiguous());
-}
-
-/// How often each channel's factor stands in a row of factors.
-std::int64_t repeats(ChannelLayout layout) {
-  return layout.inner < kShortestRun ? layout.inner : 1;
+         (is_row_element(parameter.scalar_type()) && parameter.is_contiguous());
 }
 
 /// Nothing for tensors that are dense in another order.
 std::optional<ChannelLayout> channel_layout(const at::Tensor& tensor) {
-  if (tensor.dim() < 2 || tensor.numel() == 0 || !row_element(tensor.scalar_type()) ||
+  if (tensor.dim() < 2 || tensor.numel() == 0 || !is_row_element(tensor.scalar_type()) ||
       tensor.is_neg() || tensor._is_zerotensor()) {
     return {};
   }
   const std::int64_t channels = tensor.size(1), places = tensor.numel() / channels;
   if (tensor.is_contiguous()) {
     const ChannelLayout layout{tensor.size(0), channels, places / tensor.size(0)};
-    if (repeats(layout) > 1 && layout.outer < kFewestSamples) return {};
+    if (layout.repeats() > 1 && layout.outer < kFewestSamples) return {};
     return layout;
   }
   if (tensor.is_contiguous(c10::MemoryFormat::ChannelsLast) ||
@@ -55,7 +48,7 @@ std::optional<ChannelLayout> channel_layout(const at::Tensor& tensor) {
 
 /// Several rows of floats, one or more elements for each channel.
 at::Tensor channel_rows(std::int64_t rows, ChannelLayout layout, c10::Device device) {
-  return empty({rows, layout.channels * repeats(layout)}, c10::kFloat, device);
+  return empty({rows, layout.channels * layout.repeats()}, c10::kFloat, device);
 }
 
 /// Row `index` of them, as an operand beside `input`.
@@ -73,36 +66,7 @@ at::Tensor channel_row(const at::Tensor& rows, std::int64_t index, const at::Ten
                      index * rows.size(1));
 }
 
-/// Writes a channel's factor into a row.
-void set_factor(float* row, std::int64_t channel, std::int64_t repeats, double value) {
-  std::fill_n(row + channel * repeats, repeats, static_cast<float>(value));
-}
-
-/// A number for each channel. Reading one costs what an array's element does.
-class ChannelVector {
- public:
-  explicit ChannelVector(const TensorRef& vector)
-      : data_(vector.defined() ? vector.data() : nullptr),
-        is_float_(vector.defined() && vector.dtype() == c10::kFloat) {}
-
-  [[nodiscard]] float read(std::int64_t channel, float absent) const {
-    if (data_ == nullptr) return absent;
-    return is_float_ ? reinterpret_cast<const float*>(data_)[channel]
-                     : static_cast<float>(reinterpret_cast<const c10::BFloat16*>(data_)[channel]);
-  }
-  void write(std::int64_t channel, double value) const {
-    if (data_ == nullptr) return;
-    if (is_float_) {
-      reinterpret_cast<float*>(data_)[channel] = static_cast<float>(value);
-    } else {
-      reinterpret_cast<c10::BFloat16*>(data_)[channel] = static_cast<float>(value);
-    }
-  }
-
- private:
-  std::byte* data_;
-  bool is_float_;
-};
+float* factors_in(const TensorRef& rows) { return reinterpret_cast<float*>(rows.data()); }
 
 /// input * factors[0] + factors[1], for each channel.
 bool record_affine(const at::Tensor& output, const at::Tensor& input, const at::Tensor& factors) {
@@ -138,22 +102,15 @@ bool record_scaling(const at::Tensor& to, const at::Tensor& grad, const at::Tens
   return f.record(to.device());
 }
 
-/// The standard deviation's inverse, from running statistics.
-float inverse_of(const ChannelVector& variance, std::int64_t channel, double eps) {
-  return 1 / std::sqrt(variance.read(channel, 1) + static_cast<float>(eps));
-}
-
 void evaluation_factors(Grid&, const TensorRef& to, const TensorRef& running_mean,
-                        const TensorRef& running_var, const TensorRef& weight_ref,
-                        const TensorRef& bias_ref, double eps, ChannelLayout layout) {
-  const ChannelVector mean(running_mean), var(running_var), weight(weight_ref), bias(bias_ref);
-  const std::int64_t each = repeats(layout), row = to.sizes()[1];
-  auto* const scale = reinterpret_cast<float*>(to.data());
-  for (std::int64_t c = 0; c < layout.channels; ++c) {
-    const float factor = inverse_of(var, c, eps) * weight.read(c, 1);
-    set_factor(scale, c, each, factor);
-    set_factor(scale + row, c, each, bias.read(c, 0) - mean.read(c, 0) * factor);
-  }
+                        const TensorRef& running_var, const TensorRef& weight,
+                        const TensorRef& bias, double eps, ChannelLayout layout) {
+  kernels::norm::evaluation_factors(layout,
+                                    {.weight = row_numbers(weight),
+                                     .bias = row_numbers(bias),
+                                     .running_mean = row_numbers(running_mean),
+                                     .running_var = row_numbers(running_var)},
+                                    eps, factors_in(to));
 }
 
 struct TrainingNumbers {
@@ -161,34 +118,18 @@ struct TrainingNumbers {
   double momentum, eps;
 };
 
-void training_factors(Grid& grid, const TensorRef& to, const TensorRef& mean_ref,
-                      const TensorRef& invstd_ref, const TensorRef& running_mean_ref,
-                      const TensorRef& running_var_ref, const TensorRef& input,
-                      const TensorRef& weight_ref, const TensorRef& bias_ref,
-                      TrainingNumbers numbers) {
+void training_factors(Grid& grid, const TensorRef& to, const TensorRef& mean,
+                      const TensorRef& invstd, const TensorRef& running_mean,
+                      const TensorRef& running_var, const TensorRef& input, const TensorRef& weight,
+                      const TensorRef& bias, TrainingNumbers numbers) {
   const ChannelMoments moments = channel_moments(grid, input.alias(), numbers.layout);
-  const ChannelVector mean(mean_ref), invstd(invstd_ref), running_mean(running_mean_ref),
-      running_var(running_var_ref), weight(weight_ref), bias(bias_ref);
-  const std::int64_t channels = numbers.layout.channels, each = repeats(numbers.layout);
-  const auto count = static_cast<double>(numbers.layout.count());
-  const std::int64_t row = to.sizes()[1];
-  auto* const scale = reinterpret_cast<float*>(to.data());
-  const auto update = [&](const ChannelVector& running, std::int64_t c, double value) {
-    running.write(c, numbers.momentum * value + (1 - numbers.momentum) * running.read(c, 0));
-  };
-  for (std::int64_t c = 0; c < channels; ++c) {
-    const double centre = moments.mean[static_cast<std::size_t>(c)];
-    const double squares = moments.square_sum[static_cast<std::size_t>(c)];
-    const double variance = squares / count + numbers.eps;
-    const double inverse = variance == 0 ? 0 : 1 / std::sqrt(variance);
-    mean.write(c, centre);
-    invstd.write(c, inverse);
-    update(running_mean, c, centre);
-    update(running_var, c, squares / (count - 1));
-    const double factor = inverse * weight.read(c, 1);
-    set_factor(scale, c, each, factor);
-    set_factor(scale + row, c, each, bias.read(c, 0) - centre * factor);
-  }
+  kernels::norm::training_factors(numbers.layout, moments.mean.data(), moments.square_sum.data(),
+                                  {.weight = row_numbers(weight),
+                                   .bias = row_numbers(bias),
+                                   .running_mean = row_numbers(running_mean),
+                                   .running_var = row_numbers(running_var)},
+                                  row_numbers(mean), row_numbers(invstd), numbers.momentum,
+                                  numbers.eps, factors_in(to));
 }
 
 struct GradientNumbers {
@@ -197,43 +138,30 @@ struct GradientNumbers {
   double eps;
 };
 
-void gradient_factors(Grid& grid, const TensorRef& to, const TensorRef& to_weight_ref,
-                      const TensorRef& to_bias_ref, const TensorRef& grad, const TensorRef& input,
-                      const TensorRef& weight_ref, const TensorRef& mean_ref,
-                      const TensorRef& spread_ref, GradientNumbers numbers) {
-  const ChannelLayout& layout = numbers.layout;
-  const ChannelVector weight(weight_ref), mean(mean_ref), spread(spread_ref);
-  const ChannelVector to_weight(to_weight_ref), to_bias(to_bias_ref);
-  std::vector<float> means(static_cast<std::size_t>(layout.channels));
-  for (std::int64_t c = 0; c < layout.channels; ++c) {
-    means[static_cast<std::size_t>(c)] = mean.read(c, 0);
-  }
-  const ChannelGradients sums = channel_gradients(grid, grad.alias(), input.alias(), means, layout);
-  auto* const rows = reinterpret_cast<float*>(to.data());
-  const auto count = static_cast<double>(layout.count());
-  for (std::int64_t c = 0; c < layout.channels; ++c) {
-    const auto i = static_cast<std::size_t>(c);
-    const double inverse =
-        numbers.training ? spread.read(c, 1) : inverse_of(spread, c, numbers.eps);
-    const double scale = inverse * weight.read(c, 1);
-    const double values[] = {scale, -scale * sums.product[i] * inverse * inverse / count,
-                             sums.sum[i] / count, means[i]};
-    for (std::int64_t row = 0; row < to.sizes()[0]; ++row) {
-      set_factor(rows + row * to.sizes()[1], c, repeats(layout), values[row]);
-    }
-    to_weight.write(c, sums.product[i] * inverse);
-    to_bias.write(c, sums.sum[i]);
-  }
+void gradient_factors(Grid& grid, const TensorRef& to, const TensorRef& to_weight,
+                      const TensorRef& to_bias, const TensorRef& grad, const TensorRef& input,
+                      const TensorRef& weight, const TensorRef& mean, const TensorRef& spread,
+                      GradientNumbers numbers) {
+  const std::int64_t channels = numbers.layout.channels;
+  std::vector<float> means(static_cast<std::size_t>(channels));
+  with_row_element(mean.dtype(), [&]<class T>() {
+    kernels::widen_row<T>(means.data(), reinterpret_cast<const T*>(mean.data()), channels);
+  });
+  const ChannelGradients sums =
+      channel_gradients(grid, grad.alias(), input.alias(), means, numbers.layout);
+  kernels::norm::gradient_factors(numbers.layout, means.data(), sums.sum.data(),
+                                  sums.product.data(),
+                                  {.weight = row_numbers(weight),
+                                   .spread = row_numbers(spread),
+                                   .to_weight = row_numbers(to_weight),
+                                   .to_bias = row_numbers(to_bias)},
+                                  numbers.training, numbers.eps, factors_in(to));
 }
 
-void evaluation_gradient_factors(Grid&, const TensorRef& to, const TensorRef& weight_ref,
+void evaluation_gradient_factors(Grid&, const TensorRef& to, const TensorRef& weight,
                                  const TensorRef& running_var, GradientNumbers numbers) {
-  const ChannelVector weight(weight_ref), var(running_var);
-  auto* const scale = reinterpret_cast<float*>(to.data());
-  for (std::int64_t c = 0; c < numbers.layout.channels; ++c) {
-    set_factor(scale, c, repeats(numbers.layout),
-               inverse_of(var, c, numbers.eps) * weight.read(c, 1));
-  }
+  kernels::norm::evaluation_gradient_factors(numbers.layout, row_numbers(weight),
+                                             row_numbers(running_var), numbers.eps, factors_in(to));
 }
 
 }  // namespace

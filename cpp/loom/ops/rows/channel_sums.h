@@ -5,6 +5,7 @@
 // its input, and the gradients of biases. The order of a sum follows from the shape alone. Thread:
 // the worker's, but for launch_channel_sums().
 
+#include "loom/kernels/norm/channels.h"
 #include "loom/ops/launch.h"
 #include "loom/ops/reduce.h"
 
@@ -13,16 +14,7 @@
 
 namespace loom::ops {
 
-/// How the elements of a dense tensor are spread over channels: `outer` times, each channel has
-/// `inner` elements together; inner is 1 for channels last.
-struct ChannelLayout {
-  std::int64_t outer, channels, inner;
-
-  [[nodiscard]] std::int64_t count() const noexcept { return outer * inner; }
-};
-
-/// Where channels have fewer elements together, rows of all channels are added to each other.
-inline constexpr std::int64_t kShortestRun = 64;
+using kernels::norm::ChannelLayout;
 
 struct ChannelMoments {
   std::vector<double> mean, square_sum;  // of the distances from the mean

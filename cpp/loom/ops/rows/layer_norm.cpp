@@ -1,47 +1,28 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/rows/layer_norm.h"
 
+#include "loom/kernels/copy/convert_row.h"
+#include "loom/kernels/norm/layer_norm.h"
+#include "loom/kernels/norm/sums.h"
 #include "loom/ops/launch.h"
 #include "loom/ops/rows/row_scratch.h"
 
-#include <c10/util/BFloat16.h>
-
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 namespace loom::ops {
 namespace {
+
+using kernels::norm::Numbers;
 
 constexpr double kElementCost = 1;
 // Each part of a parameter's gradient is as large as the parameter.
 constexpr std::int64_t kMaxGradientParts = 16;
 
 bool has_element(const at::Tensor& tensor) {
-  return !tensor.defined() || row_element(tensor.scalar_type()).has_value();
+  return !tensor.defined() || is_row_element(tensor.scalar_type());
 }
-
-/// A vector of floats of either dtype, looked at once for many elements.
-class Numbers {
- public:
-  explicit Numbers(const at::Tensor& tensor)
-      : floats_(tensor.scalar_type() == c10::kFloat ? tensor.mutable_data_ptr<float>() : nullptr),
-        halves_(floats_ == nullptr ? tensor.mutable_data_ptr<c10::BFloat16>() : nullptr) {}
-
-  [[nodiscard]] float operator[](std::int64_t index) const {
-    return floats_ != nullptr ? floats_[index] : static_cast<float>(halves_[index]);
-  }
-  void set(std::int64_t index, float value) const {
-    if (floats_ != nullptr) {
-      floats_[index] = value;
-    } else {
-      halves_[index] = value;
-    }
-  }
-
- private:
-  float* floats_;
-  c10::BFloat16* halves_;
-};
 
 struct Range {
   std::int64_t begin, end;
@@ -57,93 +38,89 @@ struct RowBlocks {
   }
 };
 
-/// Rows that are read.
-class RowInput {
- public:
-  RowInput(const at::Tensor& from, std::int64_t columns)
-      : data_(static_cast<const std::byte*>(from.const_data_ptr())),
-        row_bytes_(static_cast<std::size_t>(columns) * from.itemsize()) {}
-  [[nodiscard]] const std::byte* row(std::int64_t index) const noexcept {
-    return data_ + static_cast<std::size_t>(index) * row_bytes_;
-  }
-
- private:
-  const std::byte* data_;
-  std::size_t row_bytes_;
-};
-
-void normalise(Grid& grid, const TensorRef& output, const TensorRef& mean, const TensorRef& rstd,
-               const TensorRef& input, const TensorRef& weight, const TensorRef& bias,
+template <class T>
+void normalise(Grid& grid, const at::Tensor& to, const Numbers& to_mean, const Numbers& to_rstd,
+               const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
                RowBlocks blocks, double eps) {
-  const at::Tensor to = output.alias(), in = input.alias();
-  const at::Tensor means = mean.alias(), rstds = rstd.alias();
-  const at::Tensor scale = weight.alias(), shift = bias.alias();
-  const Numbers to_mean(means), to_rstd(rstds);
-  const RowInput from(in, blocks.columns);
-  const RowKernels& kernels = row_kernels(*row_element(in.scalar_type()));
+  const T* const from = row_elements<T>(input);
+  const auto layer_norm = kernels::norm::layer_norm_row<T>.of(simd_level());
   grid.run_by_any(blocks.count(), [&](std::int64_t index) {
     const std::int64_t columns = blocks.columns, pitch = row_pitch(columns);
     float* const scratch = row_scratch(columns, 4);
-    const float* const factors = row_parameter(scale, 1, scratch + pitch, columns);
-    const float* const terms = row_parameter(shift, 0, scratch + 2 * pitch, columns);
-    const RowOutput rows(to, columns, scratch + 3 * pitch, to.nbytes());
+    const float* const factors = row_parameter(weight, 1, scratch + pitch, columns);
+    const float* const terms = row_parameter(bias, 0, scratch + 2 * pitch, columns);
+    const RowOutput<T> rows(to, columns, scratch + 3 * pitch, to.nbytes());
     const Range range = blocks.at(index);
     for (std::int64_t row = range.begin; row < range.end; ++row) {
       float statistics[2];
-      kernels.layer_norm(rows.row(row), from.row(row), factors, terms, scratch, columns, eps,
-                         statistics);
+      layer_norm(rows.row(row), from + row * columns, factors, terms, scratch, columns, eps,
+                 statistics);
       rows.done(row);
-      to_mean.set(row, statistics[0]);
-      to_rstd.set(row, statistics[1]);
+      to_mean.write(row, statistics[0]);
+      to_rstd.write(row, statistics[1]);
     }
+  });
+}
+
+void start(Grid& grid, const TensorRef& output, const TensorRef& mean, const TensorRef& rstd,
+           const TensorRef& input, const TensorRef& weight, const TensorRef& bias, RowBlocks blocks,
+           double eps) {
+  with_row_element(input.dtype(), [&]<class T>() {
+    normalise<T>(grid, output.alias(), row_numbers(mean), row_numbers(rstd), input.alias(),
+                 weight.alias(), bias.alias(), blocks, eps);
   });
 }
 
 /// Sums of the parts of a parameter's gradient, in their order.
 void add_up(const std::vector<float>& parts, std::int64_t columns, const TensorRef& gradient) {
   if (!gradient.defined()) return;
-  const at::Tensor alias = gradient.alias();
-  const Numbers to(alias);
-  for (std::int64_t i = 0; i < columns; ++i) {
-    float sum = 0;
-    for (std::size_t at = static_cast<std::size_t>(i); at < parts.size();
-         at += static_cast<std::size_t>(columns)) {
-      sum += parts[at];
-    }
-    to.set(i, sum);
-  }
+  std::vector<float> sums(static_cast<std::size_t>(columns));
+  kernels::norm::add_rows<float>(parts.data(), static_cast<std::int64_t>(parts.size()) / columns,
+                                 columns, sums.data(), columns);
+  with_row_element(gradient.dtype(), [&]<class T>() {
+    kernels::round_row<T>(reinterpret_cast<T*>(gradient.data()), sums.data(), columns);
+  });
 }
 
-void gradients(Grid& grid, const TensorRef& to_input, const TensorRef& to_weight,
-               const TensorRef& to_bias, const TensorRef& grad, const TensorRef& input,
-               const TensorRef& mean, const TensorRef& rstd, const TensorRef& weight,
-               RowBlocks blocks) {
+/// Gradients of the input, which is undefined if nobody wants it, and the blocks' parts of those of
+/// the parameters.
+template <class T>
+void gradients(Grid& grid, const at::Tensor& to, const at::Tensor& grad, const at::Tensor& input,
+               const Numbers& means, const Numbers& rstds, const at::Tensor& weight,
+               RowBlocks blocks, std::vector<float>& weights, std::vector<float>& biases) {
   const std::int64_t columns = blocks.columns;
-  const auto room = static_cast<std::size_t>(blocks.count() * columns);
-  const bool parameters = to_weight.defined() || to_bias.defined();
-  std::vector<float> weights(parameters ? room : 0), biases(parameters ? room : 0);
-  const at::Tensor to = to_input.alias(), slopes = grad.alias(), in = input.alias();
-  const at::Tensor of_mean = mean.alias(), of_rstd = rstd.alias(), scale = weight.alias();
-  const Numbers means(of_mean), rstds(of_rstd);
-  const RowInput from(slopes, columns), values(in, columns);
-  const RowKernels& kernels = row_kernels(*row_element(in.scalar_type()));
+  const T *const from = row_elements<T>(grad), *const values = row_elements<T>(input);
+  const auto gradient = kernels::norm::layer_norm_gradient_row<T>.of(simd_level());
   grid.run_by_any(blocks.count(), [&](std::int64_t index) {
     float* const scratch = row_scratch(columns, 2);
-    const float* const factors = row_parameter(scale, 1, scratch, columns);
-    std::optional<RowOutput> rows;
+    const float* const factors = row_parameter(weight, 1, scratch, columns);
+    std::optional<RowOutput<T>> rows;
     if (to.defined()) rows.emplace(to, columns, scratch + row_pitch(columns), to.nbytes());
-    float* const weight_part = !parameters ? nullptr : weights.data() + index * columns;
-    float* const bias_part = !parameters ? nullptr : biases.data() + index * columns;
+    float* const weight_part = weights.empty() ? nullptr : weights.data() + index * columns;
+    float* const bias_part = biases.empty() ? nullptr : biases.data() + index * columns;
     const Range range = blocks.at(index);
     for (std::int64_t row = range.begin; row < range.end; ++row) {
-      const float statistics[] = {means[row], rstds[row]};
-      kernels.layer_norm_gradient(rows ? rows->row(row) : nullptr, from.row(row), values.row(row),
-                                  factors, columns, statistics, weight_part, bias_part);
+      const float statistics[] = {means.read(row, 0), rstds.read(row, 1)};
+      gradient(rows ? rows->row(row) : nullptr, from + row * columns, values + row * columns,
+               factors, columns, statistics, weight_part, bias_part);
       if (rows) rows->done(row);
     }
   });
-  add_up(weights, columns, to_weight);
-  add_up(biases, columns, to_bias);
+}
+
+void start_gradients(Grid& grid, const TensorRef& to_input, const TensorRef& to_weight,
+                     const TensorRef& to_bias, const TensorRef& grad, const TensorRef& input,
+                     const TensorRef& mean, const TensorRef& rstd, const TensorRef& weight,
+                     RowBlocks blocks) {
+  const bool parameters = to_weight.defined() || to_bias.defined();
+  const auto room = static_cast<std::size_t>(parameters ? blocks.count() * blocks.columns : 0);
+  std::vector<float> weights(room), biases(room);
+  with_row_element(input.dtype(), [&]<class T>() {
+    gradients<T>(grid, to_input.alias(), grad.alias(), input.alias(), row_numbers(mean),
+                 row_numbers(rstd), weight.alias(), blocks, weights, biases);
+  });
+  add_up(weights, blocks.columns, to_weight);
+  add_up(biases, blocks.columns, to_bias);
 }
 
 }  // namespace
@@ -152,13 +129,13 @@ bool launch_row_layer_norm(const at::Tensor& output, const at::Tensor& mean, con
                            const at::Tensor& input, const at::Tensor& weight,
                            const at::Tensor& bias, std::int64_t rows, std::int64_t columns,
                            double eps) {
-  if (columns == 0 || columns > kMaxRowColumns || !row_element(input.scalar_type()) ||
+  if (columns == 0 || columns > kMaxRowColumns || !is_row_element(input.scalar_type()) ||
       !has_element(weight) || !has_element(bias)) {
     return false;
   }
   const RowBlocks blocks{rows, columns,
                          block_length(rows, kElementCost * static_cast<double>(columns))};
-  launch("native_layer_norm", Custom{}, normalise, out(output), out(mean), out(rstd), input, weight,
+  launch("native_layer_norm", Custom{}, start, out(output), out(mean), out(rstd), input, weight,
          bias, blocks, eps);
   return true;
 }
@@ -168,15 +145,15 @@ bool launch_row_layer_norm_gradient(const at::Tensor& to_input, const at::Tensor
                                     const at::Tensor& input, const at::Tensor& mean,
                                     const at::Tensor& rstd, const at::Tensor& weight,
                                     std::int64_t rows, std::int64_t columns) {
-  if (columns == 0 || columns > kMaxRowColumns || !row_element(input.scalar_type()) ||
+  if (columns == 0 || columns > kMaxRowColumns || !is_row_element(input.scalar_type()) ||
       grad.scalar_type() != input.scalar_type() || !has_element(weight) || !has_element(mean) ||
-      !has_element(to_weight) || !has_element(to_bias)) {
+      !has_element(rstd) || !has_element(to_weight) || !has_element(to_bias)) {
     return false;
   }
   const std::int64_t fewest = (rows + kMaxGradientParts - 1) / kMaxGradientParts;
   const std::int64_t length = block_length(rows, 2 * kElementCost * static_cast<double>(columns));
   const RowBlocks blocks{rows, columns, std::max(length, fewest)};
-  launch_on(input.device(), "native_layer_norm_backward", Custom{}, gradients, out(to_input),
+  launch_on(input.device(), "native_layer_norm_backward", Custom{}, start_gradients, out(to_input),
             out(to_weight), out(to_bias), grad, input, mean, rstd, weight, blocks);
   return true;
 }

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/rows/max_pool.h"
 
+#include "loom/kernels/pool_resample/max_pool.h"
 #include "loom/ops/launch.h"
 #include "loom/ops/rows/row_scratch.h"
 
-#include <algorithm>
 #include <limits>
 
 namespace loom::ops {
 namespace {
+
+using kernels::pool_resample::max_pool;
+using kernels::pool_resample::PoolWindow;
 
 // Of one element of the window, where an addition of a large vector costs 1.
 constexpr double kElementCost = 1.5;
@@ -28,10 +31,24 @@ PoolWindow::Side side(std::size_t index, const at::Tensor& result, const at::Ten
                         .padding = of(padding),
                         .dilation = of(dilation),
                         .pitch = 0};
-  const std::int64_t windows = (made.to - 1) * made.stride + (made.kernel - 1) * made.dilation + 1;
-  const std::int64_t line = made.padding + made.from;
-  made.pitch = (std::max(windows, line) + made.stride - 1) / made.stride;
+  made.pitch = made.pitch_of();
   return made;
+}
+
+template <class T>
+void pool_planes(const at::Tensor& to, const at::Tensor& places, const at::Tensor& from,
+                 const PoolWindow& window) {
+  float* const scratch = row_scratch(window.scratch(), 1);
+  auto* values = static_cast<T*>(to.mutable_data_ptr());
+  auto* place = places.mutable_data_ptr<std::int64_t>();
+  const T* in = row_elements<T>(from);
+  const std::int64_t made = window.rows.to * window.columns.to;
+  for (std::int64_t plane = 0; plane < from.size(0); ++plane) {
+    max_pool<T>(window, values, place, in, scratch);
+    values += made;
+    place += made;
+    in += window.rows.from * window.columns.from;
+  }
 }
 
 }  // namespace
@@ -39,7 +56,7 @@ PoolWindow::Side side(std::size_t index, const at::Tensor& result, const at::Ten
 bool launch_max_pool(const char* name, const at::Tensor& result, const at::Tensor& indices,
                      const at::Tensor& input, at::IntArrayRef kernel, at::IntArrayRef stride,
                      at::IntArrayRef padding, at::IntArrayRef dilation) {
-  const bool takes = row_element(input.scalar_type()) && result.numel() > 0 &&
+  const bool takes = is_row_element(input.scalar_type()) && result.numel() > 0 &&
                      result.scalar_type() == input.scalar_type() && input.is_contiguous() &&
                      result.is_contiguous() && indices.is_contiguous() &&
                      result.size(-1) >= kShortestRow &&
@@ -49,23 +66,10 @@ bool launch_max_pool(const char* name, const at::Tensor& result, const at::Tenso
     return side(index, result, input, kernel, stride, padding, dilation);
   };
   const PoolWindow window{window_side(0), window_side(1)};
-  const std::int64_t scratch = 2 * window.columns.to + window.columns.stride * window.columns.pitch;
-  if (scratch > kMaxRowColumns) return false;
+  if (window.scratch() > kMaxRowColumns) return false;
   const auto run = [](const at::Tensor& to, const at::Tensor& places, const at::Tensor& from,
                       const PoolWindow& of) {
-    const auto max_pool = row_kernels(*row_element(from.scalar_type())).max_pool;
-    const PoolWindow::Side& columns = of.columns;
-    float* const scratch = row_scratch(2 * columns.to + columns.stride * columns.pitch, 1);
-    auto* values = static_cast<std::byte*>(to.mutable_data_ptr());
-    auto* place = places.mutable_data_ptr<std::int64_t>();
-    const auto* in = static_cast<const std::byte*>(from.const_data_ptr());
-    const std::int64_t made = of.rows.to * of.columns.to;
-    for (std::int64_t plane = 0; plane < from.size(0); ++plane) {
-      max_pool(of, values, place, in, scratch);
-      values += static_cast<std::size_t>(made) * from.itemsize();
-      place += made;
-      in += static_cast<std::size_t>(of.rows.from * of.columns.from) * from.itemsize();
-    }
+    with_row_element(from.scalar_type(), [&]<class T>() { pool_planes<T>(to, places, from, of); });
   };
   const double cost = kElementCost * static_cast<double>(window.rows.to * window.columns.to) *
                       static_cast<double>(window.rows.kernel * window.columns.kernel);

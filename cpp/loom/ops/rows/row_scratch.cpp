@@ -2,6 +2,7 @@
 #include "loom/ops/rows/row_scratch.h"
 
 #include "loom/device/scratch.h"
+#include "loom/kernels/copy/convert_row.h"
 
 #include <algorithm>
 
@@ -11,12 +12,6 @@ namespace {
 const Scratch kRows;
 
 }  // namespace
-
-std::optional<RowElement> row_element(c10::ScalarType dtype) noexcept {
-  if (dtype == c10::kFloat) return RowElement::kFloat;
-  if (dtype == c10::kBFloat16) return RowElement::kBFloat16;
-  return std::nullopt;
-}
 
 float* row_scratch(std::int64_t columns, int count) {
   return kRows.get<float>(row_pitch(columns) * count);
@@ -29,8 +24,7 @@ const float* row_parameter(const at::Tensor& parameter, float absent, float* roo
     return room;
   }
   if (parameter.scalar_type() == c10::kFloat) return parameter.const_data_ptr<float>();
-  row_kernels(*row_element(parameter.scalar_type()))
-      .to_float(room, parameter.const_data_ptr(), columns);
+  kernels::widen_row<simd::BFloat16>(room, row_elements<simd::BFloat16>(parameter), columns);
   return room;
 }
 

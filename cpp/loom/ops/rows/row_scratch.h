@@ -5,22 +5,47 @@
 
 #include "loom/kernels/copy/copy_bytes.h"
 #include "loom/kernels/copy/transpose_tile.h"
+#include "loom/kernels/norm/numbers.h"
 #include "loom/kernels/row_pitch.h"
-#include "loom/ops/rows/row_kernels.h"
+#include "loom/ops/tensor_ref.h"
+#include "loom/simd/half.h"
 
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <utility>
 
 namespace loom::ops {
 
 /// Longer rows do not stay in a core's cache, and are left to ATen.
 inline constexpr std::int64_t kMaxRowColumns = std::int64_t{1} << 16;
 
-/// The element type of kernels for `dtype`, if there are any.
-[[nodiscard]] std::optional<RowElement> row_element(c10::ScalarType dtype) noexcept;
+/// Whether kernels of rows have the dtype.
+[[nodiscard]] constexpr bool is_row_element(c10::ScalarType dtype) noexcept {
+  return dtype == c10::kFloat || dtype == c10::kBFloat16;
+}
+
+/// body.operator()<T>() for the element type of kernels. Requires: is_row_element(dtype).
+template <class Body>
+decltype(auto) with_row_element(c10::ScalarType dtype, Body&& body) {
+  if (dtype == c10::kFloat) return body.template operator()<float>();
+  return body.template operator()<simd::BFloat16>();
+}
+
+/// The elements of a tensor of that dtype.
+template <class T>
+[[nodiscard]] const T* row_elements(const at::Tensor& tensor) {
+  return static_cast<const T*>(tensor.const_data_ptr());
+}
+
+/// Numbers for rows or channels; none if the tensor is undefined.
+[[nodiscard]] inline kernels::norm::Numbers row_numbers(const TensorRef& tensor) {
+  if (!tensor.defined()) return {};
+  return with_row_element(tensor.dtype(), [&]<class T>() {
+    return kernels::norm::Numbers(reinterpret_cast<T*>(tensor.data()));
+  });
+}
 
 /// Room for `count` rows of floats with padding, 64 bytes aligned; the thread's next call takes it
 /// back. Row i begins at row_pitch(columns) * i.
@@ -33,14 +58,15 @@ using kernels::row_pitch;
                                          std::int64_t columns);
 
 /// Rows of a result: written where they belong, or past the caches if the whole result is large.
+template <class T>
 class RowOutput {
  public:
   /// `room` takes one row. `total_bytes` is the size of the whole result.
   RowOutput(const at::Tensor& to, std::int64_t columns, float* room, std::size_t total_bytes)
-      : data_(static_cast<std::byte*>(to.mutable_data_ptr())),
-        room_(reinterpret_cast<std::byte*>(room)),
-        row_bytes_(static_cast<std::size_t>(columns) * to.itemsize()),
-        streaming_(total_bytes >= kernels::kStreamingBytes && row_bytes_ % 64 == 0 &&
+      : data_(static_cast<T*>(to.mutable_data_ptr())),
+        room_(reinterpret_cast<T*>(room)),
+        columns_(columns),
+        streaming_(total_bytes >= kernels::kStreamingBytes && row_bytes() % 64 == 0 &&
                    reinterpret_cast<std::uintptr_t>(data_) % 64 == 0) {}
   ~RowOutput() {
     if (streaming_) kernels::end_streaming();
@@ -48,21 +74,23 @@ class RowOutput {
   RowOutput(const RowOutput&) = delete;
   RowOutput& operator=(const RowOutput&) = delete;
 
-  [[nodiscard]] std::byte* row(std::int64_t index) const noexcept {
-    return streaming_ ? room_ : data_ + static_cast<std::size_t>(index) * row_bytes_;
+  [[nodiscard]] T* row(std::int64_t index) const noexcept {
+    return streaming_ ? room_ : data_ + index * columns_;
   }
   /// The row that row() gave is complete.
   void done(std::int64_t index) const noexcept {
-    if (streaming_) {
-      kernels::stream_lines(data_ + static_cast<std::size_t>(index) * row_bytes_, room_,
-                            row_bytes_);
-    }
+    if (!streaming_) return;
+    kernels::stream_lines(reinterpret_cast<std::byte*>(data_ + index * columns_),
+                          reinterpret_cast<const std::byte*>(room_), row_bytes());
   }
 
  private:
-  std::byte* data_;
-  std::byte* room_;
-  std::size_t row_bytes_;
+  [[nodiscard]] std::size_t row_bytes() const noexcept {
+    return static_cast<std::size_t>(columns_) * sizeof(T);
+  }
+
+  T *data_, *room_;
+  std::int64_t columns_;
   bool streaming_;
 };
 

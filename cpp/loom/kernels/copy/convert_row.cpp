@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/kernels/copy/convert_row.h"
+
+#include "loom/simd/float_loops.h"
+
+namespace loom::kernels::LOOM_SIMD {
+using namespace simd::LOOM_SIMD;
+namespace {
+
+template <class To, class From>
+[[gnu::always_inline]] inline void convert(To* to, const From* from, std::int64_t all_elements) {
+  for_vectors(
+      all_elements, LOOM_EACH {
+        (void)chain;
+        put(to, i, count, get(from, i, count, 0));
+      });
+}
+
+}  // namespace
+
+template <class T>
+void widen_row(float* to, const T* from, std::int64_t count) noexcept {
+  convert(to, from, count);
+}
+template <class T>
+void round_row(T* to, const float* from, std::int64_t count) noexcept {
+  convert(to, from, count);
+}
+
+template void widen_row(float*, const float*, std::int64_t) noexcept;
+template void widen_row(float*, const simd::BFloat16*, std::int64_t) noexcept;
+template void round_row(float*, const float*, std::int64_t) noexcept;
+template void round_row(simd::BFloat16*, const float*, std::int64_t) noexcept;
+
+}  // namespace loom::kernels::LOOM_SIMD

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// Rows of float or simd::BFloat16 to float32, exactly, and from it to the nearest. Thread: any.
+
+#include "loom/simd/half.h"
+#include "loom/simd/versions.h"
+
+#include <cstdint>
+
+namespace loom::kernels {
+
+LOOM_SIMD_DECLARE(template <class T>
+                  void widen_row(float* to, const T* from, std::int64_t count) noexcept;
+                  template <class T>
+                  void round_row(T* to, const float* from, std::int64_t count) noexcept;)
+
+template <class T>
+inline constexpr simd::Versions widen_row{LOOM_SIMD_LIST(widen_row<T>)};
+template <class T>
+inline constexpr simd::Versions round_row{LOOM_SIMD_LIST(round_row<T>)};
+
+}  // namespace loom::kernels

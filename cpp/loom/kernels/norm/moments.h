@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// Sums, means and variances of many numbers, whatever their size: where sums in float32 leave its
+// range, they are made again in double. T: float, simd::BFloat16. Thread: any.
+
+#include "loom/simd/half.h"
+
+#include <cstdint>
+
+namespace loom::kernels::norm {
+
+/// Of all elements, or of those that are not NaN.
+template <class T>
+[[nodiscard]] double total(const T* from, std::int64_t count, bool of_numbers) noexcept;
+
+struct Moments {
+  double count = 0, mean = 0, squares = 0;  ///< of the distances from the mean
+};
+
+template <class T>
+[[nodiscard]] Moments moments(const T* from, std::int64_t count) noexcept;
+
+/// Both together, by the formula of Chan et al. An infinite mean of `a` makes it NaN, as in ATen.
+[[nodiscard]] Moments merged(const Moments& a, const Moments& b) noexcept;
+
+}  // namespace loom::kernels::norm

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// Numbers of which there is one for each row or channel. Thread: any.
+
+#include "loom/simd/half.h"
+
+#include <cstdint>
+
+namespace loom::kernels::norm {
+
+/// Float32 or bfloat16, or none. Reading one costs what an array's element does.
+class Numbers {
+ public:
+  Numbers() = default;
+  explicit Numbers(float* numbers) noexcept : floats_(numbers) {}
+  explicit Numbers(simd::BFloat16* numbers) noexcept : halves_(numbers) {}
+
+  [[nodiscard]] float read(std::int64_t index, float absent) const noexcept {
+    if (floats_ != nullptr) return floats_[index];
+    return halves_ != nullptr ? simd::widen(halves_[index]) : absent;
+  }
+  /// Nothing, if there are none.
+  void write(std::int64_t index, double value) const noexcept {
+    const auto rounded = static_cast<float>(value);
+    if (floats_ != nullptr) floats_[index] = rounded;
+    if (halves_ != nullptr) simd::round_to(halves_[index], rounded);
+  }
+
+ private:
+  float* floats_ = nullptr;
+  simd::BFloat16* halves_ = nullptr;
+};
+
+}  // namespace loom::kernels::norm

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// Softmax and log-softmax of a dense row and their gradients, in float32 whatever the elements are:
+// float or simd::BFloat16. `to` may be what it is made from. Thread: any; only what is passed is
+// touched.
+
+#include "loom/simd/half.h"
+#include "loom/simd/versions.h"
+
+#include <cstdint>
+
+namespace loom::kernels::norm {
+
+LOOM_SIMD_DECLARE(
+    template <class T>
+    void softmax_row(T* to, const T* from, float* scratch, std::int64_t columns) noexcept;
+    template <class T>
+    void log_softmax_row(T* to, const T* from, float* scratch, std::int64_t columns) noexcept;
+    template <class T>
+    void softmax_gradient_row(T* to, const T* grad, const T* output, std::int64_t columns) noexcept;
+    template <class T> void log_softmax_gradient_row(T* to, const T* grad, const T* output,
+                                                     std::int64_t columns) noexcept;)
+
+/// softmax_row(to, from, scratch, columns): to[i] = exp(from[i] - maximum) / sum. Scratch: room for
+/// the row and a vector more.
+template <class T>
+inline constexpr simd::Versions softmax_row{LOOM_SIMD_LIST(softmax_row<T>)};
+
+/// The same arguments: to[i] = from[i] - maximum - log(sum of exp(from[i] - maximum)).
+template <class T>
+inline constexpr simd::Versions log_softmax_row{LOOM_SIMD_LIST(log_softmax_row<T>)};
+
+/// softmax_gradient_row(to, grad, output, columns): to[i] = (grad[i] - grad . output) * output[i].
+template <class T>
+inline constexpr simd::Versions softmax_gradient_row{LOOM_SIMD_LIST(softmax_gradient_row<T>)};
+
+/// The same arguments: to[i] = grad[i] - exp(output[i]) * sum of grad.
+template <class T>
+inline constexpr simd::Versions log_softmax_gradient_row{
+    LOOM_SIMD_LIST(log_softmax_gradient_row<T>)};
+
+}  // namespace loom::kernels::norm

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Rows to float32 and back are exact, or rounded as single numbers are.
+#include "loom/kernels/copy/convert_row.h"
+
+#include <gtest/gtest.h>
+
+#include "support/elements.h"
+#include "support/simd_levels.h"
+#include <bit>
+#include <cmath>
+#include <vector>
+
+namespace loom::kernels {
+namespace {
+
+using simd::BFloat16;
+
+class ConvertRowTest : public testing::SimdTest {};
+LOOM_TEST_SIMD_LEVELS(ConvertRowTest);
+
+TEST_P(ConvertRowTest, EveryBFloat16IsWidened) {
+  std::vector<BFloat16> from(1 << 16);
+  for (std::size_t i = 0; i < from.size(); ++i) from[i].bits = static_cast<std::uint16_t>(i);
+  std::vector<float> to(from.size());
+  widen_row<BFloat16>.of(GetParam())(to.data(), from.data(), 1 << 16);
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    ASSERT_EQ(std::bit_cast<std::uint32_t>(to[i]), i << 16);
+  }
+}
+
+TEST_P(ConvertRowTest, FloatsAreRoundedAsSingleOnesAre) {
+  std::vector<float> from;
+  for (std::uint32_t bits = 0; bits < 1U << 16; ++bits) {
+    for (const std::uint32_t rest : {0x0000U, 0x0001U, 0x7FFFU, 0x8000U, 0x8001U, 0xFFFFU}) {
+      from.push_back(std::bit_cast<float>(bits << 16 | rest));
+    }
+  }
+  std::vector<BFloat16> to(from.size());
+  round_row<BFloat16>.of(GetParam())(to.data(), from.data(), static_cast<int>(from.size()));
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    BFloat16 expected{};
+    simd::round_to(expected, from[i]);
+    ASSERT_EQ(to[i].bits, expected.bits) << std::hexfloat << from[i];
+  }
+}
+
+TEST_P(ConvertRowTest, NothingBesideTheRowIsTouched) {
+  for (const std::int64_t length : testing::kRowLengths) {
+    const auto from = testing::elements<BFloat16>(length, 1);
+    std::vector<float> wide(from.size() + 1, 7);
+    widen_row<BFloat16>.of(GetParam())(wide.data(), from.data(), length);
+    EXPECT_EQ(wide.back(), 7);
+    std::vector<BFloat16> narrow(from.size() + 1, BFloat16{7});
+    round_row<BFloat16>.of(GetParam())(narrow.data(), wide.data(), length);
+    EXPECT_EQ(narrow.back().bits, 7);
+    std::vector<float> copy(wide.size(), 9);
+    round_row<float>.of(GetParam())(copy.data(), wide.data(), length);
+    EXPECT_EQ(copy.back(), 9);
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      EXPECT_EQ(narrow[i].bits, from[i].bits);
+      EXPECT_EQ(copy[i], wide[i]);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace loom::kernels
