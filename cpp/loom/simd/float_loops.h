@@ -28,7 +28,8 @@ template <class Body>
 
 /// Lanes beyond `count` are `rest`.
 template <class T>
-[[gnu::always_inline]] inline Floats get(const T* row, std::int64_t i, std::int64_t count, float rest) {
+[[gnu::always_inline]] inline Floats get(const T* row, std::int64_t i, std::int64_t count,
+                                         float rest) {
   return count == kLanes ? load(row + i) : load_part(row + i, count, rest);
 }
 template <class T>

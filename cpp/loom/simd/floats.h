@@ -102,7 +102,7 @@ template <class Element>
   store(elements, value);
   std::memcpy(to, elements, static_cast<std::size_t>(count) * sizeof(Element));
 }
-#if defined(__AVX512F__)
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
 [[gnu::always_inline]] inline __mmask16 first_lanes(std::int64_t count) {
   return static_cast<__mmask16>((1U << count) - 1);
 }

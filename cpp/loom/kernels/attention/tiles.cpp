@@ -34,7 +34,8 @@ constexpr float kInfinity = __builtin_inff();
 }
 
 template <class T>
-[[gnu::always_inline]] inline Floats score_gradient(const GradientTile<T>& t, std::int64_t row, std::int64_t j) {
+[[gnu::always_inline]] inline Floats score_gradient(const GradientTile<T>& t, std::int64_t row,
+                                                    std::int64_t j) {
   const std::int64_t at = row * kTile + j;
   return load(t.scores + at) * (load(t.gradients + at) - load(t.products + j)) * t.scale;
 }
@@ -115,8 +116,8 @@ void finish_rows(T* to_rows, std::int64_t to_ld, const float* from, std::int64_t
 }
 
 template <class T>
-void row_products(float* to, const T* a_rows, std::int64_t a_ld, const T* b_rows,
-                  std::int64_t b_ld, std::int64_t rows, std::int64_t columns) noexcept {
+void row_products(float* to, const T* a_rows, std::int64_t a_ld, const T* b_rows, std::int64_t b_ld,
+                  std::int64_t rows, std::int64_t columns) noexcept {
   for (std::int64_t row = 0; row < rows; ++row) {
     const T* const a = a_rows + row * a_ld;
     const T* const b = b_rows + row * b_ld;
@@ -160,9 +161,10 @@ void tile_weights(const GradientTile<T>& t) noexcept {
   }
 }
 
+namespace {
+
 // In pairs of keys, which is how bfloat16 is packed.
-template <>
-void tile_gradients(const GradientTile<simd::BFloat16>& t) noexcept {
+void packed_gradients(const GradientTile<simd::BFloat16>& t) noexcept {
   simd::BFloat16 *const plain = t.score_gradients, *const packed = t.packed_gradients;
   const std::int64_t rows = (t.rows + kPadding - 1) / kPadding * kPadding;
   for (std::int64_t row = 0; row < rows; row += 2) {
@@ -179,13 +181,23 @@ void tile_gradients(const GradientTile<simd::BFloat16>& t) noexcept {
   }
 }
 
-template <>
-void tile_gradients(const GradientTile<float>& t) noexcept {
+void plain_gradients(const GradientTile<float>& t) noexcept {
   const std::int64_t rows = (t.rows + kPadding - 1) / kPadding * kPadding;
   for (std::int64_t row = 0; row < rows; ++row) {
     for (std::int64_t j = 0; j < t.columns; j += kLanes) {
       store(t.gradients + row * kTile + j, row < t.rows ? score_gradient(t, row, j) : Floats{});
     }
+  }
+}
+
+}  // namespace
+
+template <class T>
+void tile_gradients(const GradientTile<T>& t) noexcept {
+  if constexpr (sizeof(T) == sizeof(float)) {
+    plain_gradients(t);
+  } else {
+    packed_gradients(t);
   }
 }
 
@@ -198,12 +210,16 @@ void turn_mask(float* to, const T* from, std::int64_t from_ld, std::int64_t rows
   }
 }
 
-#define LOOM_INSTANTIATE(T) \
-  template void softmax_tile(const SoftmaxTile<T>&) noexcept; \
-  template void finish_rows(T*, std::int64_t, const float*, std::int64_t, std::int64_t, std::int64_t, const float*, const float*, float*) noexcept; \
-  template void row_products(float*, const T*, std::int64_t, const T*, std::int64_t, std::int64_t, std::int64_t) noexcept; \
-  template void tile_weights(const GradientTile<T>&) noexcept; \
-  template void store_rows(T*, std::int64_t, const float*, std::int64_t, std::int64_t, std::int64_t) noexcept; \
+#define LOOM_INSTANTIATE(T)                                                                        \
+  template void softmax_tile(const SoftmaxTile<T>&) noexcept;                                      \
+  template void finish_rows(T*, std::int64_t, const float*, std::int64_t, std::int64_t,            \
+                            std::int64_t, const float*, const float*, float*) noexcept;            \
+  template void row_products(float*, const T*, std::int64_t, const T*, std::int64_t, std::int64_t, \
+                             std::int64_t) noexcept;                                               \
+  template void tile_weights(const GradientTile<T>&) noexcept;                                     \
+  template void tile_gradients(const GradientTile<T>&) noexcept;                                   \
+  template void store_rows(T*, std::int64_t, const float*, std::int64_t, std::int64_t,             \
+                           std::int64_t) noexcept;                                                 \
   template void turn_mask(float*, const T*, std::int64_t, std::int64_t, std::int64_t) noexcept;
 LOOM_INSTANTIATE(float)
 LOOM_INSTANTIATE(simd::BFloat16)
