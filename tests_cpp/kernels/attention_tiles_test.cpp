@@ -179,7 +179,9 @@ class AttentionTilesTest : public testing::SimdTest {
                                  ? tile.packed_gradients[row / 2 * 2 * kTile + 2 * j + row % 2]
                                  : tile.packed_gradients[at];
         if (row >= kRows) {
-          if (row < 48) EXPECT_EQ(exact(packed_one), 0) << row;
+          if (row < 48) {
+            EXPECT_EQ(exact(packed_one), 0) << row;
+          }
           continue;
         }
         const float score = products[at] * kScale + (masked ? mask[at] : 0);
