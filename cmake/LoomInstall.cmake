@@ -18,8 +18,8 @@ else()
   set(loom_component dev)
   set(loom_libdir ${CMAKE_INSTALL_LIBDIR})
   set(loom_includedir ${CMAKE_INSTALL_INCLUDEDIR})
-  set(loom_rpath "$ORIGIN" "${TORCH_INSTALL_PREFIX}/lib")
-  set(LOOM_TORCH_HINT "${TORCH_INSTALL_PREFIX}")
+  set(loom_rpath "$ORIGIN" "${LOOM_TORCH_PREFIX}/lib")
+  set(LOOM_TORCH_HINT "${LOOM_TORCH_PREFIX}")
 endif()
 set(loom_cmakedir ${loom_libdir}/cmake/Loom)
 
@@ -66,7 +66,10 @@ write_basic_package_version_file(
   COMPATIBILITY SameMinorVersion
 )
 install(
-  FILES ${PROJECT_BINARY_DIR}/LoomConfig.cmake ${PROJECT_BINARY_DIR}/LoomConfigVersion.cmake
+  FILES
+    ${PROJECT_BINARY_DIR}/LoomConfig.cmake
+    ${PROJECT_BINARY_DIR}/LoomConfigVersion.cmake
+    ${CMAKE_CURRENT_LIST_DIR}/LoomTorchPackage.cmake
   DESTINATION ${loom_cmakedir}
   COMPONENT ${loom_component}
 )

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# find_package(Loom) beside a torch that is too old must fail and say which torch it needs.
+# find_package(Loom) with a torch that is too old must fail and say which torch it needs.
 # Arguments: SOURCE_DIR of the project and those of install.cmake.
 include(${CMAKE_CURRENT_LIST_DIR}/install.cmake)
 set(package ${SOURCE_DIR}/tests_cpp/backend/package)
+file(REMOVE_RECURSE ${WORK_DIR}/build)
 execute_process(
   COMMAND
     ${CMAKE_COMMAND} -S ${package}/consumer -B ${WORK_DIR}/build -DCMAKE_PREFIX_PATH=${PREFIX}
-    -DTorch_DIR=${package}/old_torch
+    -DTorch_DIR=${package}/old_torch/share/cmake/Torch
   RESULT_VARIABLE result
   ERROR_VARIABLE errors
 )

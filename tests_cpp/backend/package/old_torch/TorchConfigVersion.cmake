@@ -1,3 +1,0 @@
-# SPDX-License-Identifier: BSD-3-Clause
-set(PACKAGE_VERSION 2.12.0)
-set(PACKAGE_VERSION_COMPATIBLE TRUE)
