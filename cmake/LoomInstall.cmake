@@ -40,7 +40,7 @@ target_sources(
         ${PROJECT_SOURCE_DIR}/cpp/loom/backend/stream.h
         ${PROJECT_SOURCE_DIR}/cpp/loom/base/export.h
         ${PROJECT_SOURCE_DIR}/cpp/loom/device/device_count.h
-        ${PROJECT_SOURCE_DIR}/cpp/loom/ops/loom_ops/loom_ops.h
+        ${PROJECT_SOURCE_DIR}/cpp/loom/ops/custom_kernel.h
 )
 
 install(

@@ -24,7 +24,8 @@ INTRODUCTION = """\
 
 Each row is a file in `tests_py/systems/`, which does what a user of that system does and compares
 with cpu. Written by `make test-systems` from what the tests gave; "works" means that all of them
-passed.
+passed. A library of C++ operators with every dispatch key, from autograd to the tracer, is
+[examples/cpp/custom_ops](../examples/cpp/custom_ops), which has its tests beside it.
 
 | System | State | Shown by |
 |---|---|---|

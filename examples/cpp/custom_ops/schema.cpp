@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "loom/ops/loom_ops/operators.h"
-
 #include <torch/library.h>
 
-namespace loom::loom_ops {
+#include "operators.h"
+
+namespace custom_ops {
 
 // The tag promises what torch.library.opcheck verifies: torch.compile may trace the operators.
-TORCH_LIBRARY(loom_ops, m) {
+TORCH_LIBRARY(custom_ops, m) {
   m.def("myadd(Tensor self, Tensor other) -> Tensor", {at::Tag::pt2_compliant_tag});
   m.def("mymatmul(Tensor self, Tensor other) -> Tensor", {at::Tag::pt2_compliant_tag});
 }
 
 const c10::TypedOperatorHandle<Binary>& myadd_operator() {
   static const auto op =
-      c10::Dispatcher::singleton().findSchemaOrThrow("loom_ops::myadd", "").typed<Binary>();
+      c10::Dispatcher::singleton().findSchemaOrThrow("custom_ops::myadd", "").typed<Binary>();
   return op;
 }
 
 const c10::TypedOperatorHandle<Binary>& mymatmul_operator() {
   static const auto op =
-      c10::Dispatcher::singleton().findSchemaOrThrow("loom_ops::mymatmul", "").typed<Binary>();
+      c10::Dispatcher::singleton().findSchemaOrThrow("custom_ops::mymatmul", "").typed<Binary>();
   return op;
 }
 
@@ -31,4 +31,4 @@ at::Tensor mymatmul(const at::Tensor& self, const at::Tensor& other) {
   return mymatmul_operator().call(self, other);
 }
 
-}  // namespace loom::loom_ops
+}  // namespace custom_ops

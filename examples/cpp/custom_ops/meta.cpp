@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The rules of the results, and the Meta kernels: results without data, for whoever traces.
-#include "loom/ops/loom_ops/operators.h"
-
 #include <ATen/ExpandUtils.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/result_type.h>
 #include <torch/library.h>
 
-namespace loom::loom_ops {
+#include "operators.h"
+
+namespace custom_ops {
 
 Result myadd_result(const at::Tensor& self, const at::Tensor& other) {
   return {at::infer_size_symdimvector(self.sym_sizes(), other.sym_sizes()),
@@ -60,9 +60,9 @@ at::Tensor mymatmul_meta(const at::Tensor& self, const at::Tensor& other) {
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(loom_ops, Meta, m) {
+TORCH_LIBRARY_IMPL(custom_ops, Meta, m) {
   m.impl("myadd", TORCH_FN(myadd_meta));
   m.impl("mymatmul", TORCH_FN(mymatmul_meta));
 }
 
-}  // namespace loom::loom_ops
+}  // namespace custom_ops

@@ -4,13 +4,13 @@
 // What the files of this folder share: the typed operators, the rules of their results, the loops.
 // Thread: any.
 
-#include "loom/ops/loom_ops/loom_ops.h"
-
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/ScalarType.h>
 #include <c10/core/SymIntArrayRef.h>
 
-namespace loom::loom_ops {
+#include "custom_ops.h"
+
+namespace custom_ops {
 
 using Binary = at::Tensor(const at::Tensor&, const at::Tensor&);
 
@@ -31,4 +31,4 @@ Result mymatmul_result(const at::Tensor& self, const at::Tensor& other);
 void myadd_loop(const at::Tensor& result, const at::Tensor& self, const at::Tensor& other);
 void mymatmul_loop(const at::Tensor& result, const at::Tensor& self, const at::Tensor& other);
 
-}  // namespace loom::loom_ops
+}  // namespace custom_ops

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Custom C++ operators: all dispatch keys of one, from autograd to the tracer."""
+"""The operators as Python sees them: all dispatch keys of one, from autograd to the tracer.
 
+CUSTOM_OPS_LIBRARY is the path of libcustom_ops.so.
+"""
+
+import os
 import warnings
 
 import pytest
@@ -9,7 +13,8 @@ from torch.func import grad, jacrev, vmap
 
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 
-OPS = torch.ops.loom_ops
+torch.ops.load_library(os.environ["CUSTOM_OPS_LIBRARY"])
+OPS = torch.ops.custom_ops
 
 
 def random(*sizes, dtype=torch.float32, device="loom", requires_grad=False):
@@ -26,6 +31,43 @@ SAMPLES = [
 
 def reference(op, a, b):
     return a + b if op is OPS.myadd else a @ b
+
+
+@pytest.mark.parametrize(
+    ("op", "left", "right"),
+    [
+        pytest.param(OPS.myadd, (300, 200), (200,), id="sum"),
+        pytest.param(OPS.myadd, (300, 1), (4, 1, 200), id="broadcast sum"),
+        pytest.param(OPS.mymatmul, (300, 200), (200, 100), id="product"),
+        pytest.param(OPS.mymatmul, (5, 300, 20), (5, 20, 70), id="batch of products"),
+    ],
+)
+def test_blocks_make_up_the_result(op, left, right):
+    a, b = random(*left), random(*right)
+    torch.testing.assert_close(op(a, b).cpu(), reference(op, a.cpu(), b.cpu()))
+    torch.testing.assert_close(op(a.cpu(), b.cpu()), reference(op, a.cpu(), b.cpu()))
+
+
+def test_products_of_nothing_are_zero():
+    assert torch.equal(OPS.mymatmul(random(3, 0), random(0, 4)).cpu(), torch.zeros(3, 4))
+    assert OPS.mymatmul(random(0, 2), random(2, 4)).shape == (0, 4)
+
+
+@pytest.mark.parametrize("device", ["loom", "cpu"])
+def test_shapes_and_dtypes_are_checked_at_the_call(device):
+    x = random(2, 3, device=device)
+    with pytest.raises(RuntimeError, match="size of tensor"):
+        OPS.myadd(x, random(4, device=device))
+    with pytest.raises(RuntimeError, match="do not fit"):
+        OPS.mymatmul(x, x)
+    with pytest.raises(RuntimeError, match="expected two matrices or two batches"):
+        OPS.mymatmul(x, x[0])
+    with pytest.raises(RuntimeError, match="expected operands of one dtype"):
+        OPS.mymatmul(x, x.t().double())
+    with pytest.raises(RuntimeError, match="expected a floating or complex dtype"):
+        OPS.mymatmul(x.long(), x.t().long())
+    with pytest.raises(RuntimeError, match="batches of 1 and 2 matrices"):
+        OPS.mymatmul(x.unsqueeze(0), random(2, 3, 1, device=device))
 
 
 @pytest.mark.parametrize("device", ["loom", "cpu"])
@@ -72,6 +114,16 @@ def test_forward_mode_of_one_operand(op, left, right):
     _, expected = torch.func.jvp(lambda x: reference(op, x, b), (a,), (direction,))
     torch.testing.assert_close(value, reference(op, a, b))
     torch.testing.assert_close(tangent, expected)
+
+
+def test_gradients_reach_broadcast_and_promoted_operands():
+    a = random(4, 3, requires_grad=True)
+    b = random(3, dtype=torch.float64, requires_grad=True)
+    c = random(3, 2, dtype=torch.float64)
+    OPS.mymatmul(OPS.myadd(a, b), c).sum().backward()
+    assert (a.grad.dtype, b.grad.dtype) == (torch.float32, torch.float64)
+    torch.testing.assert_close(a.grad, c.sum(1).float().expand(4, 3))
+    torch.testing.assert_close(b.grad, 4 * c.sum(1))
 
 
 def test_a_graph_is_used_once_unless_it_is_retained():
@@ -235,7 +287,7 @@ def test_a_trace_has_one_node_for_each_call(tmp_path):
     a, b = random(3, 4), random(4, 2)
     traced = torch.jit.trace(Net(), (a, b))
     kinds = [node.kind() for node in traced.graph.nodes()]
-    assert kinds == ["loom_ops::myadd", "loom_ops::mymatmul", "aten::relu"]
+    assert kinds == ["custom_ops::myadd", "custom_ops::mymatmul", "aten::relu"]
     traced.save(tmp_path / "net.pt")
     loaded = torch.jit.load(tmp_path / "net.pt")
     c = random(5, 4)
@@ -250,7 +302,7 @@ def test_an_error_inside_leaves_tracing_as_it_was():
         return OPS.myadd(a, a)
 
     traced = torch.jit.trace(wrong, (random(3, 4),))
-    assert "loom_ops::myadd" in [node.kind() for node in traced.graph.nodes()]
+    assert "custom_ops::myadd" in [node.kind() for node in traced.graph.nodes()]
 
 
 @pytest.mark.parametrize("dynamic", [False, True])

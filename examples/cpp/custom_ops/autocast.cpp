@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // torch.autocast: the product runs in autocast's dtype, the sum in the widest dtype of its
 // operands.
-#include "loom/ops/loom_ops/operators.h"
-
 #include <ATen/autocast_mode.h>
 #include <torch/library.h>
 
-namespace loom::loom_ops {
+#include "operators.h"
+
+namespace custom_ops {
 namespace {
 
 namespace autocast = at::autocast;
@@ -41,7 +41,7 @@ void register_for(torch::Library& m) {
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(loom_ops, AutocastPrivateUse1, m) { register_for<c10::kPrivateUse1>(m); }
-TORCH_LIBRARY_IMPL(loom_ops, AutocastCPU, m) { register_for<c10::kCPU>(m); }
+TORCH_LIBRARY_IMPL(custom_ops, AutocastPrivateUse1, m) { register_for<c10::kPrivateUse1>(m); }
+TORCH_LIBRARY_IMPL(custom_ops, AutocastCPU, m) { register_for<c10::kCPU>(m); }
 
-}  // namespace loom::loom_ops
+}  // namespace custom_ops

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // torch.jit.trace: each call becomes one node of the graph, and nothing that happens inside it is
 // recorded.
-#include "loom/ops/loom_ops/operators.h"
-
 #include <torch/csrc/jit/frontend/tracer.h>
 #include <torch/library.h>
 
 #include <memory>
 #include <utility>
 
-namespace loom::loom_ops {
+#include "operators.h"
+
+namespace custom_ops {
 namespace {
 
 namespace tracer = torch::jit::tracer;
@@ -58,9 +58,9 @@ at::Tensor mymatmul_traced(c10::DispatchKeySet keys, const at::Tensor& self,
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(loom_ops, Tracer, m) {
+TORCH_LIBRARY_IMPL(custom_ops, Tracer, m) {
   m.impl("myadd", TORCH_FN(myadd_traced));
   m.impl("mymatmul", TORCH_FN(mymatmul_traced));
 }
 
-}  // namespace loom::loom_ops
+}  // namespace custom_ops

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The loops, which ATen has, and the kernels for CPU tensors.
-#include "loom/ops/loom_ops/operators.h"
-
 #include <ATen/ops/add_cpu_dispatch.h>
 #include <ATen/ops/bmm_cpu_dispatch.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm_cpu_dispatch.h>
 #include <torch/library.h>
 
-namespace loom::loom_ops {
+#include "operators.h"
+
+namespace custom_ops {
 
 void myadd_loop(const at::Tensor& result, const at::Tensor& self, const at::Tensor& other) {
   at::Tensor to = result;
@@ -44,9 +44,9 @@ at::Tensor mymatmul_cpu(const at::Tensor& self, const at::Tensor& other) {
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(loom_ops, CPU, m) {
+TORCH_LIBRARY_IMPL(custom_ops, CPU, m) {
   m.impl("myadd", TORCH_FN(myadd_cpu));
   m.impl("mymatmul", TORCH_FN(mymatmul_cpu));
 }
 
-}  // namespace loom::loom_ops
+}  // namespace custom_ops

@@ -3,8 +3,6 @@
 // operator again below autograd, and attaches the gradient to the result. All derivatives are made
 // of differentiable operators, so that those of higher orders come by themselves. (A C++
 // autograd::Function is shorter, but torch.func refuses it and it has no forward mode.)
-#include "loom/ops/loom_ops/operators.h"
-
 #include <ATen/ExpandUtils.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/real.h>
@@ -17,7 +15,9 @@
 #include <mutex>
 #include <string>
 
-namespace loom::loom_ops {
+#include "operators.h"
+
+namespace custom_ops {
 namespace {
 
 using torch::autograd::isFwGradDefined;
@@ -136,9 +136,9 @@ at::Tensor mymatmul_autograd(c10::DispatchKeySet keys, const at::Tensor& self,
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(loom_ops, Autograd, m) {
+TORCH_LIBRARY_IMPL(custom_ops, Autograd, m) {
   m.impl("myadd", TORCH_FN(myadd_autograd));
   m.impl("mymatmul", TORCH_FN(mymatmul_autograd));
 }
 
-}  // namespace loom::loom_ops
+}  // namespace custom_ops

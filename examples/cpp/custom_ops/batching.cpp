@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // torch.func.vmap. A batched operand is a tensor with one dimension more, which the function does
 // not see; each rule finds one call of the operator that does the whole batch.
-#include "loom/ops/loom_ops/operators.h"
-
 #include <ATen/functorch/BatchedTensorImpl.h>
 #include <ATen/functorch/DynamicLayer.h>
 #include <ATen/functorch/PlumbingHelper.h>
@@ -14,7 +12,9 @@
 #include <optional>
 #include <utility>
 
-namespace loom::loom_ops {
+#include "operators.h"
+
+namespace custom_ops {
 namespace {
 
 namespace functorch = at::functorch;
@@ -122,9 +122,9 @@ at::Tensor mymatmul_batched(const at::Tensor& self, const at::Tensor& other) {
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(loom_ops, FuncTorchBatched, m) {
+TORCH_LIBRARY_IMPL(custom_ops, FuncTorchBatched, m) {
   m.impl("myadd", TORCH_FN(myadd_batched));
   m.impl("mymatmul", TORCH_FN(mymatmul_batched));
 }
 
-}  // namespace loom::loom_ops
+}  // namespace custom_ops
