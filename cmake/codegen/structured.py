@@ -4,9 +4,10 @@
 Which operators there are, and the forms, classes and kernels that belong to each, comes from the
 native_functions.yaml and the torchgen in torch's wheel; how each runs comes from structured.yaml.
 Prints the files it keeps up to date, one per line; those whose content would not change stay
-untouched. Fails when the two lists do not match.
+untouched. Fails when the two lists do not match. Operators that the table says are of another
+version of torch are left out.
 
-    python structured.py STRUCTURED_YAML OUTPUT_FOLDER
+    python structured.py STRUCTURED_YAML OUTPUT_FOLDER TORCH_VERSION
 """
 
 from __future__ import annotations
@@ -47,6 +48,33 @@ REGISTRATION = """\
              {forms_and_kernel}>(m);"""
 
 
+def release(version: object) -> tuple[int, int]:
+    """What to compare a version by: "2.13.0+cpu" is (2, 13)."""
+    if not isinstance(version, str):
+        sys.exit(f"structured.yaml: a version is text, so that 2.1 is not 2.10; quote {version}")
+    major, minor = version.split(".")[:2]
+    return int(major), int(minor)
+
+
+def in_version(table: dict[str, str | dict[str, str]], version: str) -> dict[str, str]:
+    """The operators of a table that a version of torch has.
+
+    The value of one is its policy (or the reason), or, where not all versions have the operator,
+    `{how: policy, since: version, until: version}`: in `since` it is there, in `until` no more.
+    """
+    chosen = {}
+    for name, value in table.items():
+        if isinstance(value, str):
+            chosen[name] = value
+            continue
+        if unknown := set(value) - {"how", "since", "until"}:
+            sys.exit(f"structured.yaml: {name} has unknown keys: {', '.join(sorted(unknown))}")
+        since, until = value.get("since", "0.0"), value.get("until", "999.0")
+        if release(since) <= release(version) < release(until):
+            chosen[name] = value["how"]
+    return chosen
+
+
 @dataclass(frozen=True)
 class Table:
     """structured.yaml."""
@@ -56,10 +84,12 @@ class Table:
     by_hand: dict[str, str]
 
     @staticmethod
-    def read(path: Path) -> Table:
-        """Read the file."""
+    def read(path: Path, version: str) -> Table:
+        """Read what the file says for a version of torch."""
         content = yaml.safe_load(path.read_text())
-        return Table(content["headers"], content["families"], content["by_hand"])
+        families = {name: in_version(table, version) for name, table in content["families"].items()}
+        by_hand = in_version(content["by_hand"], version)
+        return Table(content["headers"], families, by_hand)
 
     def listed(self) -> Iterator[str]:
         """Every operator that the table names."""
@@ -149,7 +179,7 @@ def files(table: Table, groups: dict[str, NativeFunctionsGroup]) -> Iterator[tup
 
 def main() -> None:
     """Write the files."""
-    table = Table.read(Path(sys.argv[1]))
+    table = Table.read(Path(sys.argv[1]), sys.argv[3])
     folder = Path(sys.argv[2])
     folder.mkdir(parents=True, exist_ok=True)
     groups = structured_groups()
