@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Finds the torch to build with, by default that of the active Python environment. Gives the
+# Finds the torch to build with: what Torch_DIR, Torch_ROOT or CMAKE_PREFIX_PATH say, or that of the
+# active Python environment. Gives the
 # interface target loom_torch with what loom's own files need beside Loom::torch.
 include_guard(GLOBAL)
 include(LoomTorchPackage)
@@ -19,6 +20,9 @@ if(LOOM_TORCH_PROBLEM)
   message(FATAL_ERROR "${LOOM_TORCH_PROBLEM}")
 endif()
 message(STATUS "Building with the torch in ${LOOM_TORCH_PREFIX}")
+if(torch_of_python AND NOT LOOM_TORCH_PREFIX STREQUAL torch_of_python)
+  message(WARNING "${Python_EXECUTABLE} imports another torch, the one in ${torch_of_python}")
+endif()
 
 add_library(loom_torch INTERFACE)
 target_link_libraries(loom_torch INTERFACE Loom::torch)

@@ -102,8 +102,11 @@ function(loom_add_torch_targets prefix)
     INTERFACE _GLIBCXX_USE_CXX11_ABI=1 USE_C10D_GLOO USE_DISTRIBUTED USE_RPC USE_TENSORPIPE
   )
   # With CUDA in torch, libtorch_cpu itself needs libraries of CUDA when it is loaded, and a program
-  # may be linked where they are not.
-  if(EXISTS ${prefix}/lib/libtorch_cuda${CMAKE_SHARED_LIBRARY_SUFFIX})
-    target_link_options(Loom::torch INTERFACE LINKER:--allow-shlib-undefined)
-  endif()
+  # may be linked where they are not. The same for the others.
+  foreach(accelerator IN ITEMS cuda hip xpu)
+    if(EXISTS ${prefix}/lib/libtorch_${accelerator}${CMAKE_SHARED_LIBRARY_SUFFIX})
+      target_link_options(Loom::torch INTERFACE LINKER:--allow-shlib-undefined)
+      break()
+    endif()
+  endforeach()
 endfunction()

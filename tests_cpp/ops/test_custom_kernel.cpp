@@ -11,11 +11,10 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include "support/loom_test.h"
 #include <atomic>
 #include <stdexcept>
 #include <string>
-
-#include "support/loom_test.h"
 
 namespace loom {
 namespace {
@@ -86,8 +85,7 @@ TEST_F(CustomKernelTest, ItReturnsBeforeItRunsAndKeepsTheOrderOfItsStream) {
   const at::Tensor x = on_loom(at::ones({8}));
   {
     QueueHold hold(current_queue(0));
-    launch(
-        "test::double", Whole{}, [](const at::Tensor& to) { at::Tensor(to).mul_(2); }, inout(x));
+    launch("test::double", Whole{}, [](const at::Tensor& to) { at::Tensor(to).mul_(2); }, inout(x));
     x.add_(1);
     EXPECT_FALSE(current_queue(0).idle());
   }
@@ -119,8 +117,7 @@ TEST_F(CustomKernelTest, ErrorsOfKernelsNameTheOperatorAndStayWithTheResult) {
       EXPECT_NE(std::string(error.what()).find("no luck"), std::string::npos) << error.what();
     }
   }
-  launch(
-      "test::fill", Whole{}, [](const at::Tensor& to) { at::Tensor(to).fill_(1); }, out(result));
+  launch("test::fill", Whole{}, [](const at::Tensor& to) { at::Tensor(to).fill_(1); }, out(result));
   EXPECT_TRUE(at::equal(result.cpu(), at::ones({3})));
 }
 

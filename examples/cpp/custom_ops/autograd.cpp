@@ -12,10 +12,9 @@
 #include <torch/csrc/autograd/saved_variable.h>
 #include <torch/library.h>
 
+#include "operators.h"
 #include <mutex>
 #include <string>
-
-#include "operators.h"
 
 namespace custom_ops {
 namespace {

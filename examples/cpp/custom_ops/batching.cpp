@@ -8,11 +8,10 @@
 #include <ATen/ops/result_type.h>
 #include <torch/library.h>
 
+#include "operators.h"
 #include <algorithm>
 #include <optional>
 #include <utility>
-
-#include "operators.h"
 
 namespace custom_ops {
 namespace {

@@ -8,9 +8,8 @@
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/rand.h>
 
-#include <cstdio>
-
 #include "custom_ops.h"
+#include <cstdio>
 
 namespace {
 

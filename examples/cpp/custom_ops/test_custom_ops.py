@@ -9,6 +9,7 @@ import warnings
 
 import pytest
 import torch
+import torch_loom  # noqa: F401  autoload steps aside where torch sees a GPU
 from torch.func import grad, jacrev, vmap
 
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")

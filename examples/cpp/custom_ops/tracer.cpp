@@ -4,10 +4,9 @@
 #include <torch/csrc/jit/frontend/tracer.h>
 #include <torch/library.h>
 
+#include "operators.h"
 #include <memory>
 #include <utility>
-
-#include "operators.h"
 
 namespace custom_ops {
 namespace {

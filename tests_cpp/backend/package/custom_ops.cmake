@@ -14,12 +14,14 @@ execute_process(
 execute_process(COMMAND ${CMAKE_COMMAND} --build ${WORK_DIR}/build COMMAND_ERROR_IS_FATAL ANY)
 execute_process(COMMAND ${WORK_DIR}/build/check COMMAND_ERROR_IS_FATAL ANY)
 if(PYTHON_PACKAGES)
-  execute_process(
-    COMMAND
-      ${CMAKE_COMMAND} -E env PYTHONPATH=${PYTHON_PACKAGES}
-      CUSTOM_OPS_LIBRARY=${WORK_DIR}/build/libcustom_ops.so LOOM_THREADS=2 GOMP_SPINCOUNT=1000
-      ${PYTHON} -m pytest -q -p no:cacheprovider ${example}
-    WORKING_DIRECTORY ${SOURCE_DIR}
-    COMMAND_ERROR_IS_FATAL ANY
-  )
+  foreach(memory IN ITEMS unified isolated)
+    execute_process(
+      COMMAND
+        ${CMAKE_COMMAND} -E env PYTHONPATH=${PYTHON_PACKAGES} LOOM_MEMORY=${memory}
+        CUSTOM_OPS_LIBRARY=${WORK_DIR}/build/libcustom_ops.so LOOM_THREADS=2 GOMP_SPINCOUNT=1000
+        ${PYTHON} -m pytest -q -p no:cacheprovider ${example}
+      WORKING_DIRECTORY ${SOURCE_DIR}
+      COMMAND_ERROR_IS_FATAL ANY
+    )
+  endforeach()
 endif()
