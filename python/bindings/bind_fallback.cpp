@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/device/queue.h"
 #include "loom/device/timeline.h"
-#include "loom/ops/fallback_report.h"
+#include "loom/ops/fallback/fallback_report.h"
 
 #include "bindings.h"
 #include "gil.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "loom/ops/host_view.h"
+#include "loom/ops/launch/host_view.h"
 
 #include "bindings.h"
 #include "gil.h"

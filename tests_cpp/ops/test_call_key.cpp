@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What inferences are kept by: keys tell calls apart that may have different results, and answers
 // are forgotten when they are not asked for.
-#include "loom/ops/inference/call_key.h"
-#include "loom/ops/inference/kept_answers.h"
-#include "loom/ops/inference/meta.h"
+#include "loom/ops/fallback/ask_meta.h"
+#include "loom/ops/meta/call_key.h"
+#include "loom/ops/meta/kept_answers.h"
 
 #include <ATen/Context.h>
 #include <ATen/ops/_neg_view.h>

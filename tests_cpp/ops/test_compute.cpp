@@ -2,7 +2,7 @@
 // Computing operators as a C++ program sees them: asynchronous, on the caller's errors, the same
 // as on cpu.
 
-#include "loom/ops/fallback_report.h"
+#include "loom/ops/fallback/fallback_report.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/add.h>

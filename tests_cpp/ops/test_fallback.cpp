@@ -2,7 +2,7 @@
 // The zero-copy fallback: values, aliases, undeclared writes, resizes, errors and its report.
 
 #include "loom/backend/allocator.h"
-#include "loom/ops/fallback_report.h"
+#include "loom/ops/fallback/fallback_report.h"
 
 #include <ATen/ops/_unique.h>
 #include <ATen/ops/arange.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "loom/ops/indexed/lines.h"
+#include "loom/ops/recipes/indexed/lines.h"
 
 #include <gtest/gtest.h>
 

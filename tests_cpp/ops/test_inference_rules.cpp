@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Operators whose shapes PyTorch infers in Python only: a program without Python has rules of
 // loom's own for them, and takes no fallback.
-#include "loom/ops/fallback_report.h"
+#include "loom/ops/fallback/fallback_report.h"
 
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>

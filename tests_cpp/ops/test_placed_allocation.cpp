@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "loom/ops/device_output_scope.h"
+#include "loom/ops/launch/device_output_scope.h"
 
 #include <ATen/ops/empty.h>
 #include <gtest/gtest.h>

@@ -30,15 +30,19 @@ def test_the_project_keeps_its_levels():
     [
         ("device", '"loom/memory/block.h"', True),
         ("memory", '"loom/fusion/program.h"', True),
-        ("backend", '"loom/ops/launch.h"', True),
+        ("backend", '"loom/ops/launch/launch.h"', True),
         ("device", "<c10/core/Device.h>", True),
         ("memory", "<torch/headeronly/util/Half.h>", False),
         ("ops", "<ATen/ATen.h>", True),
         ("ops", "<pybind11/pybind11.h>", True),
         ("ops", '"loom/backend/stream.h"', False),
-        ("ops", '"loom/ops/launch.h"', False),
+        ("ops", '"loom/ops/launch/launch.h"', False),
         ("backend", "<ATen/core/Tensor.h>", False),
         ("newcomer", "<vector>", True),
+        ("ops/launch", '"loom/ops/aten/structured.h"', True),
+        ("ops/cuts", '"loom/ops/custom_kernel.h"', True),
+        ("ops/aten", '"loom/ops/launch/launch.h"', False),
+        ("ops/newcomer", "<vector>", True),
     ],
 )
 def test_the_check_finds_violations(tmp_path, folder, include, wrong):

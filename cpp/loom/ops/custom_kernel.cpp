@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/custom_kernel.h"
 
-#include "loom/ops/launch.h"
+#include "loom/ops/launch/launch.h"
 
 #include <c10/util/SmallVector.h>
 

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Selection by index and embeddings. An index out of range is found by the kernel,
+// so it is reported at the next synchronisation.
+#include "loom/ops/fallback/fallback.h"
+#include "loom/ops/launch/empty.h"
+#include "loom/ops/launch/launch.h"
+#include "loom/ops/launch/number_check.h"
+#include "loom/ops/launch/type_name.h"
+#include "loom/ops/meta/structured_meta.h"
+
+#include <ATen/MemoryOverlap.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/embedding_dense_backward_native.h>
+#include <ATen/ops/embedding_ops.h>
+#include <ATen/ops/index_select_native.h>
+#include <ATen/ops/index_select_ops.h>
+#include <c10/core/WrapDimMinimal.h>
+#include <c10/util/accumulate.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace loom::ops {
+namespace {
+
+constexpr std::int8_t kWhole = SlicePlan::kWhole;
+
+void check_index_select(const at::Tensor& self, std::int64_t dim, const at::Tensor& index) {
+  TORCH_CHECK_INDEX(index.dim() <= 1, "index_select(): Index is supposed to be a vector");
+  TORCH_CHECK(index.scalar_type() == c10::kLong || index.scalar_type() == c10::kInt,
+              "index_select(): Expected dtype int32 or int64 for index");
+  TORCH_CHECK_INDEX(dim == 0 || dim < self.dim(), "index_select(): Indexing dim ", dim,
+                    " is out of bounds of tensor");
+  TORCH_CHECK(self.dim() > 0 || index.numel() == 1,
+              "index_select(): Index to scalar can have only 1 value, got ", index.numel(),
+              " value(s)");
+}
+
+at::DimVector selected_sizes(const at::Tensor& self, std::int64_t dim, const at::Tensor& index) {
+  at::DimVector sizes(self.sizes().begin(), self.sizes().end());
+  if (self.dim() > 0) sizes[dim] = index.numel();
+  return sizes;
+}
+
+/// Elements of a dense tensor along a dimension: `outer` times, `items` of so many bytes together.
+struct Selection {
+  std::int64_t outer, items, count;
+  std::size_t bytes;
+};
+
+template <class Index>
+void select_items(const at::Tensor& to, const at::Tensor& from, const Index* which,
+                  const Selection& selection, std::int64_t begin, std::int64_t end) {
+  auto* out_data = static_cast<std::byte*>(to.mutable_data_ptr()) +
+                   static_cast<std::size_t>(begin) * selection.bytes;
+  const auto* in = static_cast<const std::byte*>(from.const_data_ptr());
+  const auto copy = [&](auto bytes) {
+    std::int64_t outer = begin / selection.count, i = begin % selection.count;
+    for (std::int64_t item = begin; item < end; ++item, out_data += bytes) {
+      const auto index = static_cast<std::int64_t>(which[i]);
+      TORCH_CHECK_INDEX(index >= 0 && index < selection.items, "index out of range in self");
+      std::memcpy(out_data, in + static_cast<std::size_t>(outer * selection.items + index) * bytes,
+                  bytes);
+      if (++i < selection.count) continue;
+      i = 0;
+      ++outer;
+    }
+  };
+  switch (selection.bytes) {
+    case 2:
+      return copy(std::integral_constant<std::size_t, 2>{});
+    case 4:
+      return copy(std::integral_constant<std::size_t, 4>{});
+    case 8:
+      return copy(std::integral_constant<std::size_t, 8>{});
+    default:
+      return copy(selection.bytes);
+  }
+}
+
+// Runs on the worker.
+void select_dense(Grid& grid, const TensorRef& output, const TensorRef& self,
+                  const TensorRef& index, Selection selection) {
+  const at::Tensor to = output.alias(), from = self.alias(), which = index.alias();
+  const std::int64_t total = selection.outer * selection.count;
+  const std::int64_t block =
+      block_length(total, 4 + static_cast<double>(selection.bytes) / sizeof(float));
+  grid.run_by_any((total + block - 1) / block, [&](std::int64_t i) {
+    const std::int64_t begin = i * block, end = std::min(total, begin + block);
+    if (which.scalar_type() == c10::kLong) {
+      select_items(to, from, which.const_data_ptr<std::int64_t>(), selection, begin, end);
+    } else {
+      select_items(to, from, which.const_data_ptr<std::int32_t>(), selection, begin, end);
+    }
+  });
+}
+
+void launch_index_select(const char* name, const at::Tensor& output, const at::Tensor& self,
+                         std::int64_t dim, const at::Tensor& index) {
+  if (output.numel() == 0 && index.numel() == 0) return;
+  if (self.dim() > 0 && self.is_contiguous() && output.is_contiguous() && index.is_contiguous() &&
+      output.numel() > 0 && self.numel() > 0 && !self.is_neg() && !self.is_conj()) {
+    const auto sizes = self.sizes();
+    const Selection selection{
+        c10::multiply_integers(sizes.slice(0, dim)), sizes[dim], index.numel(),
+        static_cast<std::size_t>(c10::multiply_integers(sizes.slice(dim + 1))) * self.itemsize()};
+    return launch(name, Custom{}, select_dense, out(output), self, index, selection);
+  }
+  const auto kernel = [](at::Tensor to, const at::Tensor& from, const at::Tensor& which,
+                         std::int64_t along) {
+    at::native::index_select_out_cpu_(from, along, which, to);
+  };
+  const auto along = static_cast<std::int8_t>(dim);
+  const bool cuts = self.dim() > 0 && index.dim() == 1;
+  const double cost = 2 * static_cast<double>(output.numel()) /
+                      static_cast<double>(std::max<std::int64_t>(index.numel(), 1));
+  const Along split = cuts ? Along{.dims = {along, kWhole, 0}, .cost = cost}
+                           : Along{.dims = {kWhole, kWhole, kWhole}};
+  launch(name, split, kernel, out(output), self, index, dim);
+}
+
+at::Tensor index_select(const at::Tensor& self, std::int64_t dim, const at::Tensor& index) {
+  detail::check_same_device<at::_ops::index_select>(self, dim, index);
+  if (is_memory_only(self.scalar_type())) [[unlikely]] {
+    return call_fallback<at::Tensor, const at::Tensor&, std::int64_t, const at::Tensor&>(
+        "aten::index_select", "", self, dim, index);
+  }
+  dim = c10::maybe_wrap_dim(dim, self.dim());
+  check_index_select(self, dim, index);
+  at::Tensor output = empty(selected_sizes(self, dim, index), self.scalar_type(), self.device());
+  launch_index_select("index_select", output, self, dim, index);
+  return output;
+}
+
+at::Tensor& index_select_out(const at::Tensor& self, std::int64_t dim, const at::Tensor& index,
+                             at::Tensor& output) {
+  detail::check_same_device<at::_ops::index_select_out>(self, dim, index, output);
+  dim = c10::maybe_wrap_dim(dim, self.dim());
+  check_index_select(self, dim, index);
+  TORCH_CHECK(self.scalar_type() == output.scalar_type(),
+              "index_select(): self and result must have the same scalar type");
+  at::assert_no_internal_overlap(output);
+  at::assert_no_overlap(output, self);
+  at::assert_no_overlap(output, index);
+  at::native::resize_output(output, selected_sizes(self, dim, index));
+  launch_index_select("index_select", output, self, dim, index);
+  return output;
+}
+
+void check_indices(const at::Tensor& indices, int position, const char* function) {
+  TORCH_CHECK(indices.scalar_type() == c10::kLong || indices.scalar_type() == c10::kInt,
+              "Expected tensor for argument #", position,
+              " 'indices' to have one of the following scalar types: Long, Int; but got ",
+              type_name(indices), " instead (while checking arguments for ", function, ")");
+}
+
+// As ATen's, which is made of index_select and would be called so in errors.
+at::Tensor embedding(const at::Tensor& weight, const at::Tensor& indices, std::int64_t /*padding*/,
+                     bool /*scale_grad_by_freq*/, bool /*sparse*/) {
+  TORCH_CHECK(weight.dim() == 2, "'weight' must be 2-D");
+  check_indices(indices, 1, "embedding");
+  detail::check_same_device<at::_ops::embedding>(weight, indices);
+  const at::Tensor rows = indices.reshape(-1);
+  at::Tensor output = empty(selected_sizes(weight, 0, rows), weight.scalar_type(), weight.device());
+  launch_index_select("embedding", output, weight, 0, rows);
+  if (indices.dim() == 1) return output;
+  at::DimVector sizes(indices.sizes().begin(), indices.sizes().end());
+  sizes.push_back(weight.size(1));
+  return output.view(sizes);
+}
+
+/// The indices as lists, one for each row of the result, in their order.
+struct RowLists {
+  std::vector<std::int64_t> first, next;  ///< -1 at the end
+  std::int64_t longest = 0;
+};
+
+template <class Index>
+RowLists lists_of(const Index* indices, std::int64_t count, std::int64_t rows,
+                  std::int64_t padding_index) {
+  RowLists lists;
+  lists.first.assign(static_cast<std::size_t>(rows), -1);
+  lists.next.assign(static_cast<std::size_t>(count), -1);
+  std::vector<std::int64_t> length(static_cast<std::size_t>(rows));
+  for (std::int64_t i = count - 1; i >= 0; --i) {
+    const auto row = static_cast<std::int64_t>(indices[i]);
+    // As ATen: what is no row is ignored.
+    if (row == padding_index || row < 0 || row >= rows) continue;
+    const auto at = static_cast<std::size_t>(row);
+    lists.next[static_cast<std::size_t>(i)] = std::exchange(lists.first[at], i);
+    lists.longest = std::max(lists.longest, ++length[at]);
+  }
+  return lists;
+}
+
+/// What gradients of one embedding are added to, and from.
+struct EmbeddingGradients {
+  float* sums;
+  const float* grads;
+  std::int64_t columns;
+  RowLists lists;
+
+  /// The sum of a row's gradients in some columns, in the order of the indices.
+  void add(std::int64_t row, std::int64_t begin, std::int64_t end) const {
+    float* const sum = sums + row * columns;
+    std::fill(sum + begin, sum + end, 0.0F);
+    for (std::int64_t i = lists.first[static_cast<std::size_t>(row)]; i >= 0;
+         i = lists.next[static_cast<std::size_t>(i)]) {
+      const float* const grad = grads + i * columns;
+      for (std::int64_t c = begin; c < end; ++c) sum[c] += grad[c];
+    }
+  }
+};
+
+// Runs on the worker. A block is some rows, each of which is made as a whole while it is in the
+// caches. If many of the gradients are one row's, blocks are parts of rows.
+void add_embedding_gradients(Grid& grid, const TensorRef& result, const TensorRef& gradient,
+                             const TensorRef& indices, std::int64_t padding_index) {
+  // Of a block, written or added, so that few rows with many gradients are several; of a part of a
+  // row.
+  constexpr std::int64_t kElements = 32 << 10, kColumns = 64;
+  const at::Tensor to = result.alias(), from = gradient.alias(), which = indices.alias();
+  const std::int64_t rows = result.sizes()[0], columns = result.sizes()[1], count = which.numel();
+  const EmbeddingGradients all{
+      to.mutable_data_ptr<float>(), from.const_data_ptr<float>(), columns,
+      which.scalar_type() == c10::kLong
+          ? lists_of(which.const_data_ptr<std::int64_t>(), count, rows, padding_index)
+          : lists_of(which.const_data_ptr<std::int32_t>(), count, rows, padding_index)};
+  const bool even = all.lists.longest <= std::max<std::int64_t>(count / 8, 16);
+  const std::int64_t blocks = std::max(rows, count) * columns / kElements + 1;
+  const std::int64_t length = (rows + blocks - 1) / blocks;
+  const std::int64_t width = even ? columns : kColumns;
+  const std::int64_t down = (rows + length - 1) / length, across = (columns + width - 1) / width;
+  grid.run_by_any(down * across, [&](std::int64_t block) {
+    const std::int64_t row = block / across * length, begin = block % across * width;
+    for (std::int64_t r = row; r < std::min(rows, row + length); ++r) {
+      all.add(r, begin, std::min(columns, begin + width));
+    }
+  });
+}
+
+at::Tensor embedding_dense_backward(const at::Tensor& grad, const at::Tensor& indices,
+                                    std::int64_t weights, std::int64_t padding_index,
+                                    bool scale_grad_by_freq) {
+  check_indices(indices, 2, "embedding_backward");
+  at::Tensor output = empty({weights, grad.size(-1)}, grad.scalar_type(), grad.device());
+  if (!scale_grad_by_freq && grad.scalar_type() == c10::kFloat && output.numel() > 0) {
+    launch("embedding_dense_backward", Custom{}, add_embedding_gradients, out(output),
+           grad.contiguous().view({indices.numel(), grad.size(-1)}), indices.contiguous(),
+           padding_index);
+    return output;
+  }
+  const auto kernel = [](const at::Tensor& to, const at::Tensor& from, const at::Tensor& which,
+                         std::int64_t count, std::int64_t padding, bool by_frequency) {
+    to.copy_(at::native::embedding_dense_backward_cpu(from, which, count, padding, by_frequency));
+  };
+  // Rows of the result meet in the indices, columns do not.
+  const std::int64_t columns = grad.size(-1);
+  const double cost = 2 * static_cast<double>(indices.numel() + weights);
+  const Along split{.dims = {1, static_cast<std::int8_t>(grad.dim() - 1), kWhole},
+                    .block = std::max<std::int64_t>(64, block_length(columns, cost))};
+  launch("embedding_dense_backward", split, kernel, out(output), grad, indices, weights,
+         padding_index, scale_grad_by_freq);
+  return output;
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("index_select", TORCH_FN(index_select));
+  m.impl("index_select.out", TORCH_FN(index_select_out));
+  m.impl("embedding", TORCH_FN(embedding));
+  m.impl("embedding_dense_backward", TORCH_FN(embedding_dense_backward));
+}
+
+}  // namespace loom::ops

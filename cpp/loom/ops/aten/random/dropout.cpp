@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// native_dropout and its gradient, each one pass over memory.
+#include "loom/ops/aten/random/fill.h"
+#include "loom/ops/aten/random/random_ops.h"
+#include "loom/ops/launch/empty.h"
+
+#include <ATen/Dispatch.h>
+#include <ATen/OpMathType.h>
+#include <ATen/ops/bernoulli.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/ones_like.h>
+
+namespace loom::ops::random {
+namespace {
+
+using kernels::rng::scale_kept;
+
+template <class T>
+using Scale = at::opmath_type<T>;
+
+template <class T>
+T scaled(T from, std::uint8_t kept, Scale<T> scale) {
+  return static_cast<T>(static_cast<Scale<T>>(from) * static_cast<Scale<T>>(kept) * scale);
+}
+
+// to[i] = from[i] * mask[i] * scale along runs.
+template <class T>
+void scale_run(std::byte* to, std::int64_t to_step, const std::byte* from, std::int64_t from_step,
+               const std::uint8_t* mask, std::int64_t mask_step, std::int64_t length,
+               Scale<T> scale) {
+  constexpr auto kStep = static_cast<std::int64_t>(sizeof(T));
+  if (to_step == kStep && from_step == kStep && mask_step == 1) {
+    using Number = InMemory<T>;
+    scale_kept<Number>(reinterpret_cast<const Number*>(from), mask, reinterpret_cast<Number*>(to),
+                       length, scale);
+    return;
+  }
+  for (std::int64_t i = 0; i < length; ++i) {
+    *reinterpret_cast<T*>(to + i * to_step) =
+        scaled(*reinterpret_cast<const T*>(from + i * from_step), mask[i * mask_step], scale);
+  }
+}
+
+template <class T>
+void dropout_kernel(Grid& grid, const TensorRef& output, const TensorRef& mask,
+                    const TensorRef& input, const PhiloxStream& stream, const Bernoulli& keep,
+                    Scale<T> scale) {
+  const StridedRuns<3> runs({&output, &mask, &input});
+  run_chunks(grid, output, Bernoulli::kWords, [&](std::int64_t chunk) {
+    alignas(64) std::uint32_t words[kChunkWords];
+    alignas(64) std::uint8_t kept[kChunkWords];
+    const std::int64_t begin = chunk * kChunkWords;
+    const std::int64_t count = std::min<std::int64_t>(kChunkWords, output.numel() - begin);
+    const std::int64_t tiles = (count + kTileWords - 1) / kTileWords;
+    philox_tiles(stream, static_cast<std::uint64_t>(chunk) * kChunkTiles, tiles, words);
+    transform<Bernoulli>(keep, words, tiles, kept);
+    runs.visit(begin, count, [&](const auto& pointers, std::int64_t done, std::int64_t length) {
+      const auto& steps = runs.steps();
+      store_run<bool>(kept + done, pointers[1], steps[1], length);
+      scale_run<T>(pointers[0], steps[0], pointers[2], steps[2], kept + done, 1, length, scale);
+    });
+  });
+}
+
+template <class T>
+void backward_kernel(Grid& grid, const TensorRef& result, const TensorRef& grad,
+                     const TensorRef& mask, Scale<T> scale) {
+  const StridedRuns<3> runs({&result, &grad, &mask});
+  run_chunks(grid, result, 1, [&](std::int64_t chunk) {
+    const std::int64_t begin = chunk * kChunkWords;
+    const std::int64_t count = std::min<std::int64_t>(kChunkWords, result.numel() - begin);
+    runs.visit(begin, count, [&](const auto& pointers, std::int64_t, std::int64_t length) {
+      const auto& steps = runs.steps();
+      scale_run<T>(pointers[0], steps[0], pointers[1], steps[1],
+                   reinterpret_cast<const std::uint8_t*>(pointers[2]), steps[2], length, scale);
+    });
+  });
+}
+
+void launch_dropout(const at::Tensor& output, const at::Tensor& mask, const at::Tensor& input,
+                    double keep, double scale) {
+  TORCH_CHECK(0 <= keep && keep <= 1, "bernoulli_ expects p to be in [0, 1], but got p=", keep);
+  const ReservedWords words =
+      reserve(kDefaultGenerator, input.device(), input.numel(), Bernoulli::kWords);
+  AT_DISPATCH_FLOATING_TYPES_AND2(
+      at::kHalf, at::kBFloat16, input.scalar_type(), "native_dropout", [&] {
+        launch("native_dropout", Custom{}, dropout_kernel<scalar_t>, out(output), out(mask), input,
+               words, Bernoulli(keep), static_cast<Scale<scalar_t>>(scale));
+      });
+}
+
+}  // namespace
+
+std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, double p,
+                                                  std::optional<bool> train) {
+  if (input.numel() == 0) return {input, at::empty_like(input)};
+  const at::TensorOptions mask_options = input.options().dtype(at::kBool);
+  if (!train.value_or(true)) return {input.clone(), at::ones_like(input, mask_options)};
+  const double keep = 1 - p;
+  const double scale = keep == 0 ? 0 : 1 / keep;
+  at::Tensor mask = at::empty_like(input, mask_options);
+  if (!at::isFloatingType(input.scalar_type())) {
+    mask.bernoulli_(keep, kDefaultGenerator);
+    return {input.mul(mask).mul_(scale), mask};
+  }
+  at::Tensor output = at::empty_like(input);
+  launch_dropout(output, mask, input, keep, scale);
+  return {std::move(output), std::move(mask)};
+}
+
+at::Tensor native_dropout_backward(const at::Tensor& grad, const at::Tensor& mask, double scale) {
+  const bool simple = at::isFloatingType(grad.scalar_type()) && mask.scalar_type() == at::kBool &&
+                      grad.sizes() == mask.sizes() && grad.device() == mask.device();
+  if (!simple) return grad.mul(mask).mul(scale);
+  at::Tensor result = at::empty_like(grad);
+  if (grad.numel() == 0) return result;
+  AT_DISPATCH_FLOATING_TYPES_AND2(
+      at::kHalf, at::kBFloat16, grad.scalar_type(), "native_dropout_backward", [&] {
+        launch("native_dropout_backward", Custom{}, backward_kernel<scalar_t>, out(result), grad,
+               mask, static_cast<Scale<scalar_t>>(scale));
+      });
+  return result;
+}
+
+}  // namespace loom::ops::random

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/ops/meta/structured_meta.h"
+
+#include "loom/ops/launch/empty.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/op_registration/adaption.h>
+#include <ATen/native/Resize.h>
+#include <c10/core/MemoryFormat.h>
+
+#include <string>
+
+namespace loom::ops {
+
+at::Tensor new_output(c10::IntArrayRef sizes, c10::IntArrayRef strides,
+                      const c10::TensorOptions& options) {
+  const c10::ScalarType dtype = c10::typeMetaToScalarType(options.dtype());
+  if (!strides.empty()) return empty_strided(sizes, strides, dtype, options.device());
+  switch (options.memory_format_opt().value_or(c10::MemoryFormat::Contiguous)) {
+    case c10::MemoryFormat::ChannelsLast:
+      return empty_strided(sizes, c10::get_channels_last_strides_2d(sizes), dtype,
+                           options.device());
+    case c10::MemoryFormat::ChannelsLast3d:
+      return empty_strided(sizes, c10::get_channels_last_strides_3d(sizes), dtype,
+                           options.device());
+    default:
+      return empty(sizes, dtype, options.device());
+  }
+}
+
+void check_in_place(const at::Tensor& self, c10::IntArrayRef sizes,
+                    const c10::TensorOptions& options) {
+  TORCH_CHECK(options.dtype() == self.dtype(), "Bad in-place call: input tensor dtype ",
+              self.dtype(), " and output tensor dtype ", options.dtype(), " should match");
+  TORCH_CHECK(options.device() == self.device(), "Bad in-place call: input tensor device ",
+              self.device(), " and output tensor device ", options.device(), " should match");
+  TORCH_CHECK(sizes == self.sizes(), "Bad in-place call: input tensor size ", self.sizes(),
+              " and output tensor size ", sizes, " should match");
+}
+
+void resize_given(const at::Tensor& given, c10::IntArrayRef sizes, c10::IntArrayRef strides,
+                  const c10::TensorOptions& options) {
+  TORCH_CHECK(options.dtype() == given.dtype(), "Expected out tensor to have dtype ",
+              options.dtype(), ", but got ", given.dtype(), " instead");
+  TORCH_CHECK(options.device() == given.device(), "Expected out tensor to have device ",
+              options.device(), ", but got ", given.device(), " instead");
+  if (!at::native::resize_output(given, sizes)) return;
+  // The strides of meta() are advice, taken only when the memory is new.
+  if (!strides.empty()) {
+    given.as_strided_(sizes, strides);
+  } else if (options.memory_format_opt()) {
+    given.unsafeGetTensorImpl()->empty_tensor_restride(*options.memory_format_opt());
+  }
+}
+
+void throw_device_mismatch(const char* name, const char* overload, int argument, c10::Device device,
+                           const at::Tensor& tensor) {
+  std::string argument_name = "an operand";
+  if (const auto op = c10::Dispatcher::singleton().findSchema({name, overload})) {
+    const auto& arguments = op->schema().arguments();
+    if (static_cast<std::size_t>(argument) < arguments.size()) {
+      argument_name = arguments[argument].name();
+    }
+  }
+  c10::impl::common_device_check_failure(device, tensor, name, argument_name.c_str());
+}
+
+}  // namespace loom::ops

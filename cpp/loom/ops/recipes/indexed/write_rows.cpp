@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/ops/recipes/indexed/write_rows.h"
+
+#include <algorithm>
+#include <optional>
+#include <type_traits>
+#include <vector>
+
+namespace loom::ops {
+namespace {
+
+/// The part of a tensor's rows that a block works on.
+template <class T>
+struct Rows {
+  T* result;
+  const T* source;
+  const Lines& lines;
+  const Places& places;
+  bool cuts_items;
+
+  template <class Combination>
+  void combine(const Part& part, Combination combination) const {
+    const std::int64_t width = part.column_end - part.column_begin;
+    for (std::int64_t outer = part.outer_begin; outer < part.outer_end; ++outer) {
+      T* const to = result + outer * lines.items * lines.inner + part.column_begin;
+      const T* const from = source + outer * lines.count * lines.inner + part.column_begin;
+      if (width == 1 && !cuts_items) {
+        for (std::int64_t i = 0; i < lines.count; ++i) {
+          T& element = to[places[i] * lines.inner];
+          element = combination(element, from[i * lines.inner]);
+        }
+        continue;
+      }
+      for (std::int64_t i = 0; i < lines.count; ++i) {
+        const std::int64_t item = places[i];
+        if (item < part.item_begin || item >= part.item_end) continue;
+        T* __restrict const row = to + item * lines.inner;
+        const T* __restrict const with = from + i * lines.inner;
+        for (std::int64_t c = 0; c < width; ++c) row[c] = combination(row[c], with[c]);
+      }
+    }
+  }
+
+  /// Changes the elements of the items that `chooses`.
+  template <class Choice, class Change>
+  void change(const Part& part, Choice chooses, Change change) const {
+    const std::int64_t width = part.column_end - part.column_begin;
+    for (std::int64_t outer = part.outer_begin; outer < part.outer_end; ++outer) {
+      T* const to = result + outer * lines.items * lines.inner + part.column_begin;
+      for (std::int64_t item = part.item_begin; item < part.item_end; ++item) {
+        if (!chooses(item)) continue;
+        for (std::int64_t c = 0; c < width; ++c) change(to[item * lines.inner + c], item);
+      }
+    }
+  }
+};
+
+template <class T>
+Rows<T> rows_of(const TensorRef& result, const TensorRef& source, const Lines& lines,
+                const Places& places, bool cuts_items) {
+  return {reinterpret_cast<T*>(result.data()), reinterpret_cast<const T*>(source.data()), lines,
+          places, cuts_items};
+}
+
+template <class T>
+T quotient(T sum, std::int64_t count) {
+  const auto by = static_cast<T>(count);
+  if constexpr (std::is_floating_point_v<T>) {
+    return sum / by;
+  } else {
+    return sum / by - (sum % by < 0 ? 1 : 0);  // rounded down
+  }
+}
+
+template <class T>
+void combine_rows(Grid& grid, const Parts& parts, const Rows<T>& rows, const T* self,
+                  const RowWrite& write) {
+  // How often an item is named.
+  std::vector<std::int64_t> named;
+  if (!write.counts_self || write.how == Combine::kMean) {
+    named.resize(static_cast<std::size_t>(rows.lines.items));
+    for (std::int64_t i = 0; i < rows.places.count(); ++i) {
+      ++named[static_cast<std::size_t>(rows.places[i])];
+    }
+  }
+  const auto times = [&](std::int64_t item) { return named[static_cast<std::size_t>(item)]; };
+  const auto is_named = [&](std::int64_t item) { return times(item) > 0; };
+  const T first = neutral<T>(write.how), factor = write.factor.to<T>();
+  const std::int64_t own = write.counts_self ? 1 : 0;
+  const auto run = [&](auto combination) {
+    grid.run_by_any(parts.count(), [&](std::int64_t index) {
+      const Part part = parts.at(index);
+      copy_part(reinterpret_cast<std::byte*>(rows.result), reinterpret_cast<const std::byte*>(self),
+                rows.lines, part, sizeof(T));
+      if (!write.counts_self) {
+        rows.change(part, is_named, [first](T& element, std::int64_t) { element = first; });
+      }
+      rows.combine(part, combination);
+      if (write.how != Combine::kMean) return;
+      rows.change(part, is_named, [&](T& element, std::int64_t item) {
+        element = quotient(element, times(item) + own);
+      });
+    });
+  };
+  if (factor != T{1}) {
+    return run([factor](T a, T b) { return static_cast<T>(a + factor * b); });
+  }
+  with_combination<T>(write.how, run);
+}
+
+}  // namespace
+
+bool can_write_rows(const RowWrite& write, const at::Tensor& result, const at::Tensor& self,
+                    const at::Tensor& index, const at::Tensor& source) {
+  const bool dense = result.is_contiguous() && self.is_contiguous() && source.is_contiguous() &&
+                     index.is_contiguous() && !self.is_conj() && !self.is_neg() &&
+                     !source.is_conj() && !source.is_neg() && !result.is_conj() && !result.is_neg();
+  if (!dense || self.dim() == 0 || source.dim() != self.dim() || index.dim() != 1 ||
+      result.numel() == 0 || source.numel() == 0 ||
+      (index.scalar_type() != c10::kLong && index.scalar_type() != c10::kInt) ||
+      self.scalar_type() != source.scalar_type() || self.scalar_type() != result.scalar_type() ||
+      !can_combine(write.how, self.scalar_type())) {
+    return false;
+  }
+  for (std::int64_t d = 0; d < self.dim(); ++d) {
+    if (source.size(d) != (d == write.dim ? index.numel() : self.size(d))) return false;
+  }
+  // As ATen, which then says why.
+  return !write.factor.isComplex() &&
+         (c10::isFloatingType(self.scalar_type()) || write.factor.isIntegral(false));
+}
+
+bool write_rows(Grid& grid, const TensorRef& result, const TensorRef& self, const TensorRef& index,
+                const TensorRef& source, const RowWrite& write) {
+  const Lines lines = lines_of(self.alias(), write.dim, index.numel());
+  const auto places = Places::of(index, lines.items, write.wraps);
+  if (!places) return false;
+  const bool in_place = result.data() == self.data();
+  const Parts parts(lines, (in_place ? 0 : self.numel()) + source.numel(), /*cuts_items=*/true);
+  if (write.how == Combine::kCopy) {
+    kernels::with_bytes(result.itemsize(), [&]<class T>(T) {
+      const auto all = rows_of<T>(result, source, lines, *places, parts.cuts_items());
+      grid.run_by_any(parts.count(), [&](std::int64_t i) {
+        const Part part = parts.at(i);
+        copy_part(result.data(), self.data(), lines, part, sizeof(T));
+        all.combine(part, [](T, T with) { return with; });
+      });
+    });
+  } else {
+    with_number(result.dtype(), [&]<class T>(T) {
+      combine_rows<T>(grid, parts, rows_of<T>(result, source, lines, *places, parts.cuts_items()),
+                      reinterpret_cast<const T*>(self.data()), write);
+    });
+  }
+  return true;
+}
+
+}  // namespace loom::ops

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/ops/recipes/product/blocked_product.h"
+
+#include "loom/ops/launch/launch_open.h"
+#include "loom/ops/launch/self_overlap.h"
+#include "loom/ops/recipes/product/multiply.h"
+#include "loom/ops/recipes/product/product_blocks.h"
+#include "loom/ops/recipes/product/product_part.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace loom::ops {
+namespace {
+
+using c10::BFloat16;
+using detail::Block;
+using detail::block_of;
+using detail::broadcast;
+using detail::cut;
+using detail::Finish;
+using detail::is_bias;
+using detail::is_turned_bias;
+using detail::operand;
+using detail::Part;
+using detail::parts;
+using detail::Problem;
+using detail::run_part;
+
+// Below this calling the block kernel is no faster than calling MKL.
+constexpr double kLeastProduct = 16 * 16 * 16;
+// Left operands with few rows become the right one, so that the other need not be packed.
+constexpr std::int64_t kFewRows = 64;
+// A left operand that lies the wrong way, or of bfloat16 at odd distances, is copied once for all
+// blocks if it has enough inner elements and the product enough columns and multiply-adds to make
+// up for the wait of the cores for each other in between...
+constexpr std::int64_t kFewestCopiedColumns = 128;
+constexpr std::int64_t kFewestCopiedInner = 256;
+constexpr double kLeastCopied = 2 * detail::kBlock;
+// ... if it is not too large, or where sums can be gone on with, in pieces that stay in a far cache
+// and are deep enough for that to cost little.
+constexpr std::int64_t kMaxCopiedBytes = 16 << 20;
+constexpr std::int64_t kCopiedPieceBytes = 8 << 20;
+constexpr std::int64_t kFewestPieceInner = 512;
+// Inner elements of a task of that work.
+constexpr std::int64_t kCopiedAtOnce = 128;
+// A right operand of so many elements is packed once, in pieces of so many and the way it lies. Of
+// fewer that is not worth the wait of the cores for each other in between.
+constexpr std::int64_t kMaxPacked = 8 << 20;
+constexpr std::int64_t kLeastPacked = 1 << 16;
+constexpr std::int64_t kPackedAtOnce = 64 << 10;
+
+const Scratch t_left_of_all, t_right_of_all;
+
+// The transposed product's left operand is the right one of this one, and may lie as it should.
+template <class T>
+bool prefers_transposed(const Problem<T>& p) {
+  if (p.rows() == 1 || p.options.sums_batch) return false;
+  if (p.columns() == 1) return true;
+  if (p.right.first.row_major()) return false;
+  if (!p.left.first.row_major()) return true;
+  return p.rows() <= kFewRows && p.columns() >= 2 * p.rows();
+}
+
+// How many inner elements of the left operand are copied before the blocks use them; 0: none.
+template <class T>
+std::int64_t copied_depth(const Problem<T>& p) {
+  if (p.batch > 1 || p.rows() == 1 || has_kernel_rows(p.left.first)) return 0;
+  const std::int64_t inner = p.inner();
+  const double work =
+      static_cast<double>(p.rows()) * static_cast<double>(p.columns()) * static_cast<double>(inner);
+  const bool pays =
+      p.columns() > kMaxColumns ||
+      (p.columns() >= kFewestCopiedColumns && inner >= kFewestCopiedInner && work >= kLeastCopied);
+  if (!pays) return 0;
+  const auto bytes = [&](std::int64_t depth) {
+    return p.rows() * row_step<T>(depth) * static_cast<std::int64_t>(sizeof(T));
+  };
+  // Only sums that are the result itself can be gone on with.
+  const bool in_place = std::is_same_v<T, float> && p.result.first.row_major();
+  const std::int64_t depth =
+      in_place ? cut(inner, parts(bytes(inner), kCopiedPieceBytes), kCopiedAtOnce) : inner;
+  return depth >= std::min(inner, kFewestPieceInner) && bytes(depth) <= kMaxCopiedBytes ? depth : 0;
+}
+
+// Copies the left operand for all blocks.
+template <class T>
+void copy_left(Grid& grid, Problem<T>& p) {
+  const MatrixView<const T> from = p.left.first;
+  const std::int64_t ld = row_step<T>(from.columns);
+  T* to = t_left_of_all.get<T>(from.rows * ld);
+  if (from.row_major()) {
+    const std::int64_t rows = std::max<std::int64_t>(kPackedAtOnce / from.columns, 1);
+    grid.run_by_any(parts(from.rows, rows), [&](std::int64_t index) {
+      const std::int64_t row = index * rows;
+      copy_kernel_rows(from.part(row, 0, std::min(rows, from.rows - row), from.columns),
+                       to + row * ld, ld);
+    });
+  } else {
+    grid.run_by_any(parts(from.columns, kCopiedAtOnce), [&](std::int64_t index) {
+      const std::int64_t column = index * kCopiedAtOnce;
+      const std::int64_t columns = std::min(kCopiedAtOnce, from.columns - column);
+      copy_kernel_rows(from.part(0, column, from.rows, columns), to + column, ld);
+    });
+  }
+  p.left.first = {to, from.rows, padded_inner<T>(from.columns), ld, 1};
+}
+
+// Packs the right operand for all blocks.
+template <class T>
+void pack_right(Grid& grid, Problem<T>& p) {
+  const MatrixView<const T> from = p.right.first;
+  const std::int64_t elements = from.rows * from.columns;
+  if (from.rows > kMaxInner<T> || elements < kLeastPacked || elements > kMaxPacked) return;
+  const std::int64_t panel = panel_step<T>(from.rows);
+  T* to = t_right_of_all.get<T>(parts(from.columns, kPanel) * panel);
+  // In the direction in which the operand is read as it lies.
+  if (from.row_major()) {
+    const std::int64_t rows = std::max<std::int64_t>(kPackedAtOnce / from.columns / 2 * 2, 2);
+    grid.run_by_any(parts(from.rows, rows), [&](std::int64_t index) {
+      const std::int64_t row = index * rows;
+      pack_panels(from, row, std::min(rows, from.rows - row), to);
+    });
+  } else {
+    const std::int64_t panels = std::max<std::int64_t>(kPackedAtOnce / from.rows / kPanel, 1);
+    const std::int64_t columns = panels * kPanel;
+    grid.run_by_any(parts(from.columns, columns), [&](std::int64_t index) {
+      const std::int64_t column = index * columns;
+      pack_panels(from.part(0, column, from.rows, std::min(columns, from.columns - column)), 0,
+                  from.rows, to + index * panels * panel);
+    });
+  }
+  p.panels = to;
+}
+
+// Other addends and activations are ATen's work.
+template <class T>
+RunBy run_by(const Problem<T>& p) {
+  const bool added = p.addend.first.data != nullptr && p.options.beta != 0;
+  const bool plain = p.options.activation == ProductActivation::kNone &&
+                     (!added || is_bias(p.addend.first, p.options.beta) ||
+                      is_turned_bias(p.addend.first, p.options.beta));
+  return plain ? RunBy::kAny : RunBy::kDevice;
+}
+
+// All blocks of a piece of the inner dimension. `continues`: the result has the sums of earlier
+// pieces in it. `ends`: no more follow, so the activation and the operators after it run.
+template <class T>
+void run_blocks(Grid& grid, const Problem<T>& p, bool turned, bool continues, bool ends) {
+  const Block block = block_of(p);
+  const std::int64_t down = parts(p.rows(), block.rows);
+  const std::int64_t across = parts(p.columns(), block.columns);
+  const Finish<T> finish{grid, ends ? p.options.activation : ProductActivation::kNone, turned,
+                         ends && p.batch == 1};
+  const auto run_block = [&](std::int64_t index) {
+    const MatrixUnitScope<T> scope;
+    const std::int64_t column = index % across * block.columns;
+    const std::int64_t row = index / across % down * block.rows;
+    const std::int64_t first = index / (across * down) * block.items;
+    const std::int64_t rows = std::min(block.rows, p.rows() - row);
+    const std::int64_t columns = std::min(block.columns, p.columns() - column);
+    for (std::int64_t i = first; i < std::min(first + block.items, p.batch); ++i) {
+      const bool goes_on = continues || (p.options.sums_batch && i > first);
+      const Part<T> whole{p.result.item(i), p.addend.item(i), p.left.item(i), p.right.item(i),
+                          p.options.beta,   goes_on,          p.panels};
+      run_part(whole.cut(row, column, rows, columns), finish);
+    }
+  };
+  grid.run(parts(p.batch, block.items) * down * across, run_block, run_by(p));
+}
+
+template <class T>
+void run(Grid& grid, Problem<T> p) {
+  const bool turned = prefers_transposed(p);
+  if (turned) {
+    std::swap(p.left, p.right);
+    for (auto* side : {&p.left, &p.right, &p.addend}) side->first = side->first.transposed();
+    p.result.first = p.result.first.transposed();
+  }
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    // One row is multiplied without panels (run_vector).
+    if (p.batch == 1 && p.rows() > 1 && p.result.first.row_major()) pack_right(grid, p);
+  }
+  const std::int64_t inner = p.inner(), copied_at_once = copied_depth(p);
+  const std::int64_t depth = copied_at_once > 0 ? copied_at_once : inner;
+  for (std::int64_t k = 0; k < inner; k += depth) {
+    Problem<T> piece = p;
+    const std::int64_t rest = std::min(depth, inner - k);
+    piece.left.first = p.left.first.part(0, k, p.rows(), rest);
+    piece.right.first = p.right.first.part(k, 0, rest, p.columns());
+    if (copied_at_once > 0) copy_left(grid, piece);
+    run_blocks(grid, piece, turned, k > 0, k + depth >= inner);
+  }
+}
+
+template <class T>
+bool suits(const at::Tensor& result, const at::Tensor& left, const at::Tensor& right,
+           ProductsOf use) {
+  if (!can_multiply<T>(use) || result.numel() == 0 || left.numel() == 0) return false;
+  const auto view = [](const at::Tensor& tensor) {
+    return operand<const T>(nullptr, tensor.sizes(), tensor.strides());
+  };
+  const auto to = view(result), a = view(left), b = view(right);
+  const std::int64_t inner = a.first.columns;
+  if (inner < 1) return false;
+  if (to.first.rows == 1) return a.first.column_stride == 1 && b.first.column_major();
+  if (to.first.columns == 1) return b.first.row_stride == 1 && a.first.row_major();
+  if (!to.first.row_major() && !to.first.column_major()) return false;
+  if (static_cast<double>(result.numel()) * static_cast<double>(inner) < kLeastProduct)
+    return false;
+  return can_pack(a.first) && can_pack(b.first);
+}
+
+template <class T>
+void start(Grid& grid, const TensorRef& result, const TensorRef& addend, const TensorRef& left,
+           const TensorRef& right, ProductOptions options) {
+  Problem<T> problem{.result = operand<T>(result),
+                     .addend = {},
+                     .left = operand<const T>(left),
+                     .right = operand<const T>(right),
+                     .batch = result.dim() == 3 ? result.sizes()[0] : 1,
+                     .options = options};
+  if (addend.defined()) problem.addend = broadcast<T>(addend, result);
+  run(grid, problem);
+}
+
+}  // namespace
+
+bool suits_blocked_product(const at::Tensor& result, const at::Tensor& left,
+                           const at::Tensor& right, ProductsOf use) {
+  const c10::ScalarType dtype = result.scalar_type();
+  if (dtype != c10::ScalarType::Float && dtype != c10::ScalarType::BFloat16) return false;
+  for (const at::Tensor* tensor : {&left, &right, &result}) {
+    if (tensor->scalar_type() != dtype || tensor->is_conj() || tensor->is_neg()) return false;
+  }
+  // Of a batch that is summed up the result is given as one that is expanded.
+  const bool expanded = result.dim() == 3 && result.stride(0) == 0;
+  const std::size_t skipped = expanded ? 1 : 0;
+  if (may_overlap_itself(result.sizes().slice(skipped), result.strides().slice(skipped))) {
+    return false;
+  }
+  return dtype == c10::ScalarType::Float ? suits<float>(result, left, right, use)
+                                         : suits<BFloat16>(result, left, right, use);
+}
+
+void blocked_product(Grid& grid, const TensorRef& result, const TensorRef& addend,
+                     const TensorRef& left, const TensorRef& right, ProductOptions options) {
+  if (result.dtype() == c10::ScalarType::Float) {
+    start<float>(grid, result, addend, left, right, options);
+  } else {
+    start<BFloat16>(grid, result, addend, left, right, options);
+  }
+}
+
+void launch_blocked_product(const char* name, const at::Tensor& result, const at::Tensor& addend,
+                            const at::Tensor& left, const at::Tensor& right,
+                            ProductOptions options) {
+  const double work = static_cast<double>(result.numel()) * static_cast<double>(left.size(-1));
+  if (result.dim() == 2 && result.is_contiguous() && work >= kLeastOpen) {
+    launch_open(name, {result.size(0), result.size(1)}, blocked_product, out(result), addend, left,
+                right, options);
+  } else {
+    launch(name, Custom{}, blocked_product, out(result), addend, left, right, options);
+  }
+}
+
+}  // namespace loom::ops

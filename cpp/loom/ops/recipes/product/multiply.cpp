@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/ops/recipes/product/multiply.h"
+
+#include "loom/kernels/gemm/bfloat16.h"
+#include "loom/ops/recipes/product/bfloat16.h"
+#include "loom/ops/recipes/product/block_kernel.h"
+
+#include <ATen/Context.h>
+#include <ATen/native/CPUBlas.h>
+
+#if defined(__x86_64__)
+#include <cpuinfo.h>
+#include <fbgemm/Utils.h>
+#endif
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+
+namespace loom::ops {
+namespace {
+
+using c10::BFloat16;
+
+// The right operand is used where it is while its rows are close enough to share pages...
+constexpr std::int64_t kDirectInner = 512;
+constexpr std::int64_t kDirectStride = 512;
+// ... or if there are too few rows to make up for packing it.
+constexpr std::int64_t kDirectRows = kTileRows;
+
+const Scratch t_left, t_right, t_even_columns;
+
+// brgemm's bfloat16 panels need more of the processor and of libtorch than its float32 ones: tried.
+// This is where it is decided that no kernel for bfloat16 runs without its instructions.
+bool bfloat16_works() {
+  if (!kernels::gemm::multiply_pairs.available()) return false;
+  try {
+    const BFloat16 left[2] = {1.F, 1.F};
+    BFloat16 right[32] = {};
+    float to[16];
+    at::native::cpublas::brgemm(1, 16, 2, 2, 16, 16, false, left, right, to, true);
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+bool float32_works() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#else
+  return false;
+#endif
+}
+
+// Whether ATen makes use of a setting on this processor: the conditions are its own.
+bool has_bfloat16_precision() {
+#if defined(__x86_64__)
+  return cpuinfo_initialize() && ((cpuinfo_has_x86_avx512bw() && cpuinfo_has_x86_avx512vl() &&
+                                   cpuinfo_has_x86_avx512dq()) ||
+                                  cpuinfo_has_x86_avx_ne_convert());
+#else
+  return true;
+#endif
+}
+bool has_tf32_precision() {
+#if defined(__x86_64__)
+  return cpuinfo_initialize() && cpuinfo_has_x86_amx_fp16();
+#else
+  return false;
+#endif
+}
+
+at::Float32Op setting_of(ProductsOf use) {
+  switch (use) {
+    case ProductsOf::kConvolution:
+      return at::Float32Op::CONV;
+    case ProductsOf::kRecurrentLayer:
+      return at::Float32Op::RNN;
+    default:
+      return at::Float32Op::MATMUL;
+  }
+}
+
+// Each backend has its precisions. float32MatmulPrecision() throws where they are not alike.
+bool computes_in_fewer_bits(const at::Context& context, ProductsOf use) {
+  static const bool bfloat16 = has_bfloat16_precision(), tf32 = has_tf32_precision();
+  const at::Float32Precision precision =
+      context.float32Precision(at::Float32Backend::MKLDNN, setting_of(use));
+  return (precision == at::Float32Precision::BF16 && bfloat16) ||
+         (precision == at::Float32Precision::TF32 && tf32);
+}
+
+// Columns that are pairs: has_kernel_rows() of the transposed operand.
+void pack_pairs(const MatrixView<const BFloat16>& from, std::uint32_t* to) {
+  transpose(from.columns, from.rows / 2, reinterpret_cast<const std::uint32_t*>(from.data),
+            from.column_stride / 2, to, kPanel);
+}
+
+// Other columns are copied to where they are pairs, some rows at a time that stay in L1.
+void pack_uneven(const MatrixView<const BFloat16>& from, std::uint32_t* to) {
+  constexpr std::int64_t kRows = 128, kStep = row_step<BFloat16>(kRows);
+  BFloat16* const copy = t_even_columns.get<BFloat16>(kPanel * kStep);
+  for (std::int64_t k = 0; k < from.rows; k += kRows) {
+    const auto rows = from.part(k, 0, std::min(kRows, from.rows - k), from.columns);
+    copy_kernel_rows(rows.transposed(), copy, kStep);
+    pack_pairs({copy, padded_inner<BFloat16>(rows.rows), rows.columns, 1, kStep},
+               to + k / 2 * kPanel);
+  }
+}
+
+}  // namespace
+
+template <>
+bool can_multiply<float>(ProductsOf use) {
+  static const bool works = float32_works();
+  const at::Context& context = at::globalContext();
+  return works && context.userEnabledMkldnn() && !computes_in_fewer_bits(context, use);
+}
+
+template <>
+bool can_multiply<BFloat16>(ProductsOf) {
+  static const bool works = bfloat16_works();
+  return works && at::globalContext().userEnabledMkldnn();
+}
+
+template <class T>
+void transpose(std::int64_t rows, std::int64_t columns, const T* from, std::int64_t from_ld, T* to,
+               std::int64_t to_ld) {
+#if defined(__x86_64__)
+  using Bits = std::conditional_t<sizeof(T) == 2, std::uint16_t, float>;
+  fbgemm::transpose_simd(rows, columns, reinterpret_cast<const Bits*>(from), from_ld,
+                         reinterpret_cast<Bits*>(to), to_ld);
+#else
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for (std::int64_t j = 0; j < columns; ++j) to[j * to_ld + i] = from[i * from_ld + j];
+  }
+#endif
+}
+
+template void transpose(std::int64_t, std::int64_t, const float*, std::int64_t, float*,
+                        std::int64_t);
+template void transpose(std::int64_t, std::int64_t, const std::uint32_t*, std::int64_t,
+                        std::uint32_t*, std::int64_t);
+template void transpose(std::int64_t, std::int64_t, const std::uint16_t*, std::int64_t,
+                        std::uint16_t*, std::int64_t);
+
+template <>
+void pack_panel(const MatrixView<const float>& from, float* to) {
+  if (from.column_stride != 1) {
+    transpose(from.columns, from.rows, from.data, from.column_stride, to, kPanel);
+    return;
+  }
+  for (std::int64_t k = 0; k < from.rows; ++k) {
+    std::memcpy(to + k * kPanel, from.data + k * from.row_stride,
+                static_cast<std::size_t>(from.columns) * sizeof(float));
+  }
+}
+
+template <>
+void pack_panel(const MatrixView<const BFloat16>& from, BFloat16* to) {
+  auto* pairs = reinterpret_cast<std::uint32_t*>(to);
+  if (from.column_stride != 1) {
+    has_kernel_rows(from.transposed()) ? pack_pairs(from, pairs) : pack_uneven(from, pairs);
+    return;
+  }
+  static constexpr simd::BFloat16 kZeros[kPanel] = {};
+  const simd::BFloat16* source = stored(from.data);
+  for (std::int64_t k = 0; k < from.rows; k += 2) {
+    const simd::BFloat16* row = source + k * from.row_stride;
+    const simd::BFloat16* next = k + 1 < from.rows ? row + from.row_stride : kZeros;
+    kernels::gemm::interleave_pairs(row, next, from.columns, pairs + k / 2 * kPanel);
+  }
+}
+
+template <class T>
+void pack_panels(const MatrixView<const T>& right, std::int64_t first_row, std::int64_t rows,
+                 T* panels) {
+  // Rows that are dense are read as a whole.
+  const std::int64_t step = right.row_major() ? 2 : rows;
+  for (std::int64_t k = first_row; k < first_row + rows; k += step) {
+    const std::int64_t depth = std::min(step, first_row + rows - k);
+    for (std::int64_t j = 0; j < right.columns; j += kPanel) {
+      const std::int64_t width = std::min(kPanel, right.columns - j);
+      pack_panel(right.part(k, j, depth, width),
+                 panels + j / kPanel * panel_step<T>(right.rows) + k * kPanel);
+    }
+  }
+}
+
+template void pack_panels(const MatrixView<const float>&, std::int64_t, std::int64_t, float*);
+template void pack_panels(const MatrixView<const BFloat16>&, std::int64_t, std::int64_t, BFloat16*);
+
+template <class T>
+void copy_kernel_rows(const MatrixView<const T>& left, T* to, std::int64_t ld) {
+  if (left.row_major()) {
+    for (std::int64_t i = 0; i < left.rows; ++i) {
+      std::copy_n(left.data + i * left.row_stride, left.columns, to + i * ld);
+    }
+  } else {
+    using Bits = std::conditional_t<sizeof(T) == 2, std::uint16_t, float>;
+    transpose(left.columns, left.rows, reinterpret_cast<const Bits*>(left.data), left.column_stride,
+              reinterpret_cast<Bits*>(to), ld);
+  }
+  if (padded_inner<T>(left.columns) == left.columns) return;
+  for (std::int64_t i = 0; i < left.rows; ++i) to[i * ld + left.columns] = T(0);
+}
+
+template void copy_kernel_rows(const MatrixView<const float>&, float*, std::int64_t);
+template void copy_kernel_rows(const MatrixView<const BFloat16>&, BFloat16*, std::int64_t);
+
+template <class T>
+MatrixView<const T> kernel_rows(const MatrixView<const T>& left) {
+  if (has_kernel_rows(left)) return left;
+  const std::int64_t ld = row_step<T>(left.columns);
+  T* copy = t_left.get<T>(kTileRows * ld);
+  copy_kernel_rows(left, copy, ld);
+  return {copy, left.rows, padded_inner<T>(left.columns), ld, 1};
+}
+
+template MatrixView<const float> kernel_rows(const MatrixView<const float>&);
+template MatrixView<const BFloat16> kernel_rows(const MatrixView<const BFloat16>&);
+
+template <class T>
+PackedRight<T>::PackedRight(const MatrixView<const T>& right, std::int64_t left_rows)
+    : data_(right.data), columns_(right.columns), panel_step_(kPanel), ld_(right.row_stride) {
+  if constexpr (std::is_same_v<T, float>) {
+    const bool near = right.row_stride <= kDirectStride && right.rows <= kDirectInner;
+    if (right.row_major() && (near || left_rows <= kDirectRows)) return;
+  }
+  const std::int64_t panels = (right.columns + kPanel - 1) / kPanel;
+  panel_step_ = panel_step<T>(right.rows);
+  T* packed = t_right.get<T>(panels * panel_step_);
+  pack_panels(right, 0, right.rows, packed);
+  data_ = packed;
+  ld_ = kPanel;
+}
+
+template <class T>
+PackedRight<T>::PackedRight(const T* panels, std::int64_t inner, std::int64_t columns)
+    : data_(panels), columns_(columns), panel_step_(panel_step<T>(inner)), ld_(kPanel) {}
+
+template <class T>
+void PackedRight<T>::multiply_panel(const MatrixView<const T>& left, std::int64_t column, float* to,
+                                    std::int64_t ld, bool add) const {
+  multiply_block(
+      {left.rows, std::min(kPanel, columns_ - column), left.columns, left.row_stride, ld_, ld, add},
+      left.data, data_ + column / kPanel * panel_step_, to);
+}
+
+template <class T>
+void PackedRight<T>::multiply(const MatrixView<const T>& left, float* to, std::int64_t ld,
+                              bool add) const {
+  const MatrixView<const T> rows = kernel_rows(left);
+  for (std::int64_t j = 0; j < columns_; j += kPanel) multiply_panel(rows, j, to + j, ld, add);
+}
+
+template class PackedRight<float>;
+template class PackedRight<BFloat16>;
+
+template <class T>
+void multiply(const MatrixView<const T>& left, const MatrixView<const T>& right, float* to,
+              std::int64_t ld, bool add) {
+  const std::int64_t inner = right.rows;
+  // Parts of about the same length, of whole vectors.
+  const std::int64_t chunks = (inner + kMaxInner<T> - 1) / kMaxInner<T>;
+  const std::int64_t chunk = ((inner + chunks - 1) / chunks + 31) / 32 * 32;
+  for (std::int64_t column = 0; column < right.columns; column += kMaxColumns) {
+    const std::int64_t columns = std::min(kMaxColumns, right.columns - column);
+    for (std::int64_t k = 0; k < inner; k += chunk) {
+      const std::int64_t depth = std::min(chunk, inner - k);
+      const PackedRight<T> packed(right.part(k, column, depth, columns), left.rows);
+      for (std::int64_t row = 0; row < left.rows; row += kTileRows) {
+        const std::int64_t padded = k + depth < inner ? depth : left.columns - k;
+        packed.multiply(left.part(row, k, std::min(kTileRows, left.rows - row), padded),
+                        to + row * ld + column, ld, add || k > 0);
+      }
+    }
+  }
+}
+
+template void multiply(const MatrixView<const float>&, const MatrixView<const float>&, float*,
+                       std::int64_t, bool);
+template void multiply(const MatrixView<const BFloat16>&, const MatrixView<const BFloat16>&, float*,
+                       std::int64_t, bool);
+
+void multiply_rows(const MatrixView<const float>& left, const MatrixView<const float>& right,
+                   float* to, std::int64_t ld, bool add) {
+  multiply_block(
+      {left.rows, right.columns, left.columns, left.row_stride, right.row_stride, ld, add},
+      left.data, right.data, to);
+}
+
+template <class T>
+void multiply_panel(const MatrixView<const T>& left, const T* panel, std::int64_t columns,
+                    float* to, std::int64_t ld, bool add) {
+  multiply_block({left.rows, columns, left.columns, left.row_stride, kPanel, ld, add}, left.data,
+                 panel, to);
+}
+
+template void multiply_panel(const MatrixView<const float>&, const float*, std::int64_t, float*,
+                             std::int64_t, bool);
+template void multiply_panel(const MatrixView<const BFloat16>&, const BFloat16*, std::int64_t,
+                             float*, std::int64_t, bool);
+
+template <>
+MatrixUnitScope<float>::~MatrixUnitScope() {}
+template <>
+MatrixUnitScope<BFloat16>::~MatrixUnitScope() {
+  at::native::cpublas::brgemm_release();
+}
+
+}  // namespace loom::ops

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// A product's operands as matrices, and the blocks that it is cut into: by shapes, strides and
+// dtype alone. Thread: values.
+
+#include "loom/ops/recipes/product/blocked_product.h"
+#include "loom/ops/recipes/product/multiply.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <type_traits>
+
+namespace loom::ops::detail {
+
+// Multiply-adds: below the first a block is not worth handing to another core (20 us), above the
+// second it is cut further (some 80 us), so that a core that is busy elsewhere is made up for.
+inline constexpr double kLeastBlock = 1e6;
+inline constexpr double kBlock = 4e6;
+inline constexpr double kMostBlocks = 32;
+// Blocks of rows pack the same columns again, each: that has to disappear beside their work.
+inline constexpr std::int64_t kFewestRows = 256;
+// Rows of a block are a multiple of it, as of a vector.
+inline constexpr std::int64_t kRowUnit = 16;
+// Accumulators that are not the result itself stay within L2.
+inline constexpr std::int64_t kMaxAccumulators = 512 * 128;
+// A vector times a matrix of up to so many bytes is one core's (3 us from L2); a larger one is cut
+// into blocks of so many, a power of two of them, so that cores get even shares.
+inline constexpr std::int64_t kWholeMatrixBytes = 512 * 1024;
+inline constexpr std::int64_t kVectorBlockBytes = 128 * 1024;
+
+/// One product, or a batch of them: element i is `step` elements behind element i - 1.
+template <class T>
+struct Operand {
+  MatrixView<T> first;
+  std::int64_t step = 0;
+
+  [[nodiscard]] MatrixView<T> item(std::int64_t index) const noexcept {
+    MatrixView<T> view = first;
+    view.data += index * step;
+    return view;
+  }
+};
+
+template <class T>
+struct Problem {
+  Operand<T> result;
+  Operand<const T> addend, left, right;
+  std::int64_t batch = 1;
+  ProductOptions options;
+  const T* panels = nullptr;  ///< of the right operand, if they have been made for all blocks
+
+  [[nodiscard]] std::int64_t rows() const noexcept { return result.first.rows; }
+  [[nodiscard]] std::int64_t columns() const noexcept { return result.first.columns; }
+  [[nodiscard]] std::int64_t inner() const noexcept { return left.first.columns; }
+};
+
+// Sizes of 1 have any stride in PyTorch; here the one of a dense matrix.
+template <class T>
+Operand<T> operand(void* data, c10::IntArrayRef sizes, c10::IntArrayRef strides) {
+  const std::size_t row = sizes.size() - 2, column = row + 1;
+  Operand<T> made{{static_cast<T*>(data), sizes[row], sizes[column], strides[row], strides[column]},
+                  sizes.size() == 3 ? strides[0] : 0};
+  MatrixView<T>& view = made.first;
+  if (view.columns == 1 && view.row_stride != 1) view.column_stride = 1;
+  if (view.rows == 1 && view.column_stride != 1) view.row_stride = 1;
+  if (view.columns == 1 && view.column_stride != 1) view.column_stride = view.rows;
+  if (view.rows == 1 && view.row_stride != 1) view.row_stride = view.columns;
+  return made;
+}
+template <class T>
+Operand<T> operand(const TensorRef& tensor) {
+  return operand<T>(tensor.data(), tensor.sizes(), tensor.strides());
+}
+
+template <class T>
+Operand<const T> broadcast(const TensorRef& addend, const TensorRef& result) {
+  const auto missing = static_cast<std::size_t>(result.dim() - addend.dim());
+  std::array<std::int64_t, 3> strides{};
+  for (std::size_t d = missing; d < static_cast<std::size_t>(result.dim()); ++d) {
+    const bool along = addend.sizes()[d - missing] == result.sizes()[d];
+    strides[d] = along && result.sizes()[d] != 1 ? addend.strides()[d - missing] : 0;
+  }
+  const std::size_t row = static_cast<std::size_t>(result.dim()) - 2;
+  return {{reinterpret_cast<const T*>(addend.data()), result.sizes()[row], result.sizes()[row + 1],
+           strides[row], strides[row + 1]},
+          result.dim() == 3 ? strides[0] : 0};
+}
+
+/// How many items of the batch, rows and columns a block has.
+struct Block {
+  std::int64_t items, rows, columns;
+};
+
+inline std::int64_t parts(std::int64_t count, std::int64_t length) {
+  return (count + length - 1) / length;
+}
+
+// `count` cut into at most `pieces` of whole `unit`s.
+inline std::int64_t cut(std::int64_t count, std::int64_t pieces, std::int64_t unit) {
+  return std::min(count, parts(parts(count, unit), pieces) * unit);
+}
+
+// The same with somewhat fewer pieces, of whole tiles if that is as good, where two cores are done
+// sooner with `times` as many: the last piece may be much shorter than the others, and there may be
+// an odd number of them.
+inline std::int64_t even_cut(std::int64_t count, std::int64_t pieces, std::int64_t times) {
+  const auto time = [=](std::int64_t length) {
+    return parts(parts(count, length) * times, 2) * length;
+  };
+  const std::int64_t plain = cut(count, pieces, kRowUnit);
+  std::int64_t best = plain;
+  for (const std::int64_t unit : {kTileRows, kRowUnit}) {
+    for (std::int64_t fewer = pieces; 3 * fewer >= 2 * pieces; --fewer) {
+      const std::int64_t length = cut(count, fewer, unit);
+      if (time(length) < time(best)) best = length;
+    }
+  }
+  // Fewer pieces make up less for a core that comes late.
+  return 32 * time(best) < 31 * time(plain) ? best : plain;
+}
+
+/// The blocks of `p`, whose operands lie as they will be multiplied.
+template <class T>
+Block block_of(const Problem<T>& p) {
+  const std::int64_t rows = p.rows(), columns = p.columns();
+  const double speed = std::is_same_v<T, float> ? 1 : 2;
+  const double item = static_cast<double>(rows) * static_cast<double>(columns) *
+                      static_cast<double>(p.inner()) / speed;
+  const double work = item * static_cast<double>(p.batch);
+  if (rows == 1 && p.batch == 1 && p.right.first.column_major()) {
+    // One reads the matrix from memory or a far cache, and once.
+    const std::int64_t bytes = p.inner() * columns * static_cast<std::int64_t>(sizeof(T));
+    if (bytes <= kWholeMatrixBytes) return {1, 1, columns};
+    const auto pieces = static_cast<std::uint64_t>(parts(bytes, kVectorBlockBytes));
+    return {1, 1, cut(columns, static_cast<std::int64_t>(std::bit_ceil(pieces)), 4)};
+  }
+  if (work < 2 * kLeastBlock) return {p.batch, rows, columns};
+  if (p.batch > 1 && !p.options.sums_batch &&
+      (item < 2 * kLeastBlock || (p.batch >= 8 && item <= 4 * kBlock))) {
+    const double count = std::min(kBlock / item, work / kLeastBlock);
+    const auto items = static_cast<std::int64_t>(std::max(count, 1.0));
+    return {std::min(items, (p.batch + 1) / 2), rows, columns};
+  }
+  // Per item: two at least where there are few items.
+  const double few = p.batch >= 8 && !p.options.sums_batch ? 1 : 2;
+  const double share = p.options.sums_batch ? work : item;
+  const auto wanted = static_cast<std::int64_t>(
+      std::clamp(std::min(share / kLeastBlock, few + share / kBlock), 1.0, kMostBlocks));
+  // Columns of a panel pack nothing twice. But each block of columns packs a left operand that lies
+  // the wrong way again, or reads one of many rows from a far cache again.
+  const bool wide = !p.left.first.row_major() || (!std::is_same_v<T, float> && rows >= 1024);
+  const std::int64_t width = wide && columns > 8 * kPanel ? kMaxColumns : kPanel;
+  const std::int64_t across = std::min(wanted, parts(columns, width));
+  const std::int64_t down = std::clamp<std::int64_t>(
+      wanted / across, 1, std::max<std::int64_t>(rows / kFewestRows, across == 1 ? 2 : 1));
+  const std::int64_t width_of_block = cut(columns, across, kPanel);
+  const std::int64_t times = parts(columns, width_of_block) * (p.options.sums_batch ? 1 : p.batch);
+  Block block{1, even_cut(rows, down, times), width_of_block};
+  if (p.options.sums_batch) block.items = p.batch;
+  if (!std::is_same_v<T, float> || !p.result.first.row_major()) {
+    if (p.inner() <= kMaxInner<T>) return block;
+    block.rows = std::min(block.rows, kMaxAccumulators / kPanel);
+    const std::int64_t panels = std::max<std::int64_t>(kMaxAccumulators / block.rows / kPanel, 1);
+    block.columns = std::min(block.columns, panels * kPanel);
+  }
+  return block;
+}
+
+}  // namespace loom::ops::detail

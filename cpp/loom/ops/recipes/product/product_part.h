@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// One block of a product on one thread: where its sums are kept, what is added before and what
+// becomes of them. Thread: any; scratch memory is the calling thread's.
+
+#include "loom/kernels/gemm/bfloat16.h"
+#include "loom/ops/recipes/product/bfloat16.h"
+#include "loom/ops/recipes/product/blocked_product.h"
+#include "loom/ops/recipes/product/multiply.h"
+#include "loom/ops/recipes/product/product_blocks.h"
+
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/relu.h>
+#include <c10/core/ScalarTypeToTypeMeta.h>
+#include <c10/util/BFloat16.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+namespace loom::ops::detail {
+
+inline const Scratch t_accumulators, t_turned;
+
+template <class T>
+at::Tensor alias(const MatrixView<T>& view) {
+  const std::int64_t sizes[] = {view.rows, view.columns};
+  const std::int64_t strides[] = {view.row_stride, view.column_stride};
+  return make_alias(
+      {.data = reinterpret_cast<std::byte*>(const_cast<std::remove_const_t<T>*>(view.data)),
+       .sizes = sizes,
+       .strides = strides,
+       .dtype = c10::CppTypeToScalarType<std::remove_const_t<T>>::value});
+}
+
+/// A row that is added to all rows.
+template <class T>
+bool is_bias(const MatrixView<const T>& addend, double beta) {
+  return addend.row_stride == 0 && addend.column_stride == 1 && beta == 1;
+}
+
+/// The same of the transposed product: a column that is added to all columns.
+template <class T>
+bool is_turned_bias(const MatrixView<const T>& addend, double beta) {
+  return addend.column_stride == 0 && beta == 1;
+}
+
+// Puts beta * addend where the product will be added.
+template <class T>
+void initialise(const MatrixView<const T>& addend, double beta, float* to, std::int64_t ld) {
+  if (is_bias(addend, beta)) {
+    std::copy_n(addend.data, addend.columns, to);
+    for (std::int64_t i = 1; i < addend.rows; ++i) std::copy_n(to, addend.columns, to + i * ld);
+    return;
+  }
+  if (is_turned_bias(addend, beta)) {
+    for (std::int64_t i = 0; i < addend.rows; ++i) {
+      const auto value = static_cast<float>(addend.data[i * addend.row_stride]);
+      std::fill_n(to + i * ld, addend.columns, value);
+    }
+    return;
+  }
+  const at::Tensor sum = alias(MatrixView<float>{to, addend.rows, addend.columns, ld, 1});
+  sum.copy_(alias(addend));
+  if (beta != 1) sum.mul_(beta);
+}
+
+// Puts accumulators where the result is.
+template <class T>
+void store(const float* from, const MatrixView<T>& result) {
+  if (!result.row_major()) {
+    const MatrixView<T> turned = result.transposed();
+    if constexpr (std::is_same_v<T, float>) {
+      transpose(result.rows, result.columns, from, result.columns, turned.data, turned.row_stride);
+    } else {
+      float* other = t_turned.get<float>(result.rows * result.columns);
+      transpose(result.rows, result.columns, from, result.columns, other, result.rows);
+      store(other, turned);
+    }
+    return;
+  }
+  if constexpr (std::is_same_v<T, c10::BFloat16>) {
+    for (std::int64_t i = 0; i < result.rows; ++i) {
+      kernels::gemm::store_sums(from + i * result.columns, nullptr, result.columns,
+                                stored(result.data + i * result.row_stride));
+    }
+  }
+}
+
+inline void activate(const at::Tensor& result, ProductActivation activation) {
+  if (activation == ProductActivation::kRelu) at::relu_(const_cast<at::Tensor&>(result));
+  if (activation == ProductActivation::kGelu) at::gelu_(const_cast<at::Tensor&>(result));
+}
+
+/// A block of the result and what it is made of.
+template <class T>
+struct Part {
+  MatrixView<T> result;
+  MatrixView<const T> addend, left, right;
+  double beta;
+  bool continues = false;            ///< the result has a sum in it that this is added to
+  const T* panels = nullptr;         ///< of the right operand, if they have been made
+  std::int64_t row = 0, column = 0;  ///< where it begins in the whole result
+
+  [[nodiscard]] bool added() const noexcept { return addend.data != nullptr && beta != 0; }
+  [[nodiscard]] Part cut(std::int64_t row, std::int64_t column, std::int64_t rows,
+                         std::int64_t columns) const {
+    return {result.part(row, column, rows, columns),
+            addend.part(row, column, rows, columns),
+            left.part(row, 0, rows, left.columns),
+            right.part(0, column, right.rows, columns),
+            beta,
+            continues,
+            panels == nullptr ? nullptr : panels + column / kPanel * panel_step<T>(right.rows),
+            this->row + row,
+            this->column + column};
+  }
+};
+
+/// What becomes of parts that are computed.
+template <class T>
+struct Finish {
+  const Grid& grid;
+  ProductActivation activation;
+  bool turned;  ///< it is the transposed product
+  bool alone;   ///< there is no other product whose parts have the same rows and columns
+
+  void operator()(const Part<T>& p) const {
+    if (activation != ProductActivation::kNone) activate(alias(p.result), activation);
+    visit(p, [&](auto... rectangle) { grid.finish(rectangle...); });
+  }
+  /// Before it is computed: what will be written then should be in the cache.
+  void prefetch(const Part<T>& p) const {
+    visit(p, [&](auto... rectangle) { grid.prefetch(rectangle...); });
+  }
+
+ private:
+  template <class Visit>
+  void visit(const Part<T>& p, Visit&& visit) const {
+    const std::int64_t rows = p.result.rows, columns = p.result.columns;
+    if (!alone) return;
+    turned ? visit(p.column, columns, p.row, rows) : visit(p.row, rows, p.column, columns);
+  }
+};
+
+// The result is float32 and row-major: it is summed where it is.
+inline void run_in_place(const Part<float>& p) {
+  const bool begins = p.added() && !p.continues;
+  if (begins) initialise(p.addend, p.beta, p.result.data, p.result.row_stride);
+  multiply(p.left, p.right, p.result.data, p.result.row_stride, begins || p.continues);
+}
+
+// What will be stored, so that it is in the cache by then.
+inline void prefetch(const MatrixView<c10::BFloat16>& result) {
+  for (std::int64_t i = 0; i < result.rows; ++i) {
+    const c10::BFloat16* row = result.data + i * result.row_stride;
+    for (std::int64_t j = 0; j < result.columns; j += 32) __builtin_prefetch(row + j, 1);
+  }
+}
+
+// Columns whose sums are rounded together, while they are in L1: a panel. Where rows of the result
+// begin within cache lines, it would store a part of every third of those.
+inline std::int64_t rounded_columns(const MatrixView<c10::BFloat16>& result) {
+  constexpr std::int64_t kLine = 64 / sizeof(c10::BFloat16);
+  return result.columns <= kPanel || result.row_stride % kLine == 0 ? kPanel : 2 * kPanel;
+}
+
+inline void run_tile(const Part<c10::BFloat16>& whole, const PackedRight<c10::BFloat16>& packed,
+                     const Finish<c10::BFloat16>& finish) {
+  const MatrixView<const c10::BFloat16> left = kernel_rows(whole.left);
+  const std::int64_t ld = rounded_columns(whole.result);
+  float* to = t_accumulators.get<float>(kTileRows * ld);
+  const bool bias = whole.added() && is_bias(whole.addend, whole.beta);
+  for (std::int64_t column = 0; column < whole.result.columns; column += ld) {
+    const std::int64_t columns = std::min(ld, whole.result.columns - column);
+    const Part<c10::BFloat16> p = whole.cut(0, column, whole.result.rows, columns);
+    const bool add = p.added() && !bias;
+    if (add) initialise(p.addend, p.beta, to, ld);
+    prefetch(p.result);
+    finish.prefetch(p);
+    for (std::int64_t j = 0; j < columns; j += kPanel) {
+      packed.multiply_panel(left, column + j, to + j, ld, add);
+    }
+    for (std::int64_t i = 0; i < p.result.rows; ++i) {
+      kernels::gemm::store_sums(to + i * ld, bias ? stored(p.addend.data) : nullptr, columns,
+                                stored(p.result.data + i * p.result.row_stride));
+    }
+  }
+}
+
+// The right operand is packed as a whole: what a few rows sum up to is stored while it is near.
+template <class T>
+void run_in_tiles(const Part<T>& whole, const Finish<T>& finish) {
+  for (std::int64_t column = 0; column < whole.right.columns; column += kMaxColumns) {
+    const std::int64_t columns = std::min(kMaxColumns, whole.right.columns - column);
+    const Part<T> strip = whole.cut(0, column, whole.result.rows, columns);
+    const PackedRight<T> packed = strip.panels != nullptr
+                                      ? PackedRight<T>(strip.panels, strip.right.rows, columns)
+                                      : PackedRight<T>(strip.right, strip.left.rows);
+    for (std::int64_t row = 0; row < strip.left.rows; row += kTileRows) {
+      const std::int64_t rows = std::min(kTileRows, strip.left.rows - row);
+      const Part<T> p = strip.cut(row, 0, rows, columns);
+      if constexpr (std::is_same_v<T, c10::BFloat16>) {
+        if (p.result.row_major()) {
+          run_tile(p, packed, finish);
+          finish(p);
+          continue;
+        }
+      }
+      float* to = t_accumulators.get<float>(rows * columns);
+      if (p.added()) initialise(p.addend, p.beta, to, columns);
+      packed.multiply(p.left, to, columns, p.added());
+      store(to, p.result);
+      finish(p);
+    }
+  }
+}
+
+template <class T>
+void run_in_accumulators(const Part<T>& p) {
+  float* to = t_accumulators.get<float>(p.result.rows * p.result.columns);
+  if (p.added()) initialise(p.addend, p.beta, to, p.result.columns);
+  multiply(p.left, p.right, to, p.result.columns, p.added());
+  store(to, p.result);
+}
+
+// A row times a matrix whose columns are dense: as many inner products as columns.
+template <class T>
+void run_vector(const Part<T>& p) {
+  float* to = t_accumulators.get<float>(2 * p.result.columns);
+  multiply_vector(p.left.data, p.right.transposed(), to);
+  if (p.added()) {
+    float* sum = to + p.result.columns;
+    initialise(p.addend, p.beta, sum, p.result.columns);
+    for (std::int64_t j = 0; j < p.result.columns; ++j) to[j] += sum[j];
+  }
+  MatrixView<T> result = p.result;
+  for (std::int64_t j = 0; j < result.columns; ++j) {
+    result.data[j * result.column_stride] = static_cast<T>(to[j]);
+  }
+}
+
+template <class T>
+void run_part(const Part<T>& p, const Finish<T>& finish) {
+  const bool in_place = std::is_same_v<T, float> && p.result.row_major();
+  if (p.result.rows == 1 && p.right.column_major() && !p.continues) {
+    run_vector(p);
+  } else if (!in_place && p.left.columns <= kMaxInner<T>) {
+    return run_in_tiles(p, finish);
+  } else if constexpr (std::is_same_v<T, float>) {
+    in_place ? run_in_place(p) : run_in_accumulators(p);
+  } else {
+    run_in_accumulators(p);
+  }
+  finish(p);
+}
+
+}  // namespace loom::ops::detail

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The fused cells that ATen's LSTM and GRU call on accelerators, and their gradients. ATen has no
+// CPU kernels for them: these are made of CPU operators, cut along the batch.
+#include "loom/ops/launch/empty.h"
+#include "loom/ops/launch/launch.h"
+
+#include <ATen/TensorOperators.h>
+#include <torch/library.h>
+
+#include <tuple>
+
+namespace loom::ops {
+namespace {
+
+using OptionalTensor = std::optional<at::Tensor>;
+
+// Activations and products of one gate's element.
+constexpr double kGateCost = 10;
+
+/// Operand i is cut along its batch if bit i of `batched` is set.
+Along along_batch(const at::Tensor& gates, std::uint32_t batched) {
+  Along along{.cost = kGateCost * static_cast<double>(gates.size(1))};
+  for (std::size_t i = 0; i < along.dims.size(); ++i) {
+    along.dims[i] = (batched >> i & 1) != 0 ? std::int8_t{0} : SlicePlan::kWhole;
+  }
+  return along;
+}
+
+at::Tensor gate(const at::Tensor& gates, std::int64_t index, std::int64_t count) {
+  const std::int64_t size = gates.size(1) / count;
+  return gates.narrow(1, index * size, size);
+}
+
+void check_gates(const char* name, const at::Tensor& input, const at::Tensor& hidden,
+                 const at::Tensor& state, std::int64_t count) {
+  TORCH_CHECK(input.dim() == 2 && input.sizes() == hidden.sizes(), name,
+              ": expected input and hidden gates of one 2-D shape, got ", input.sizes(), " and ",
+              hidden.sizes());
+  TORCH_CHECK(
+      state.dim() == 2 && state.size(0) == input.size(0) && state.size(1) * count == input.size(1),
+      name, ": expected a state of shape [", input.size(0), ", ", input.size(1) / count, "], got ",
+      state.sizes());
+}
+
+at::Tensor with_bias(const at::Tensor& gates, const at::Tensor& bias) {
+  return bias.defined() ? gates + bias : gates;
+}
+
+// Gates: input, forget, cell, output. The workspace keeps them after their activations.
+void lstm_kernel(const at::Tensor& to_hidden, const at::Tensor& to_cell,
+                 const at::Tensor& workspace, const at::Tensor& input, const at::Tensor& hidden,
+                 const at::Tensor& cell, const at::Tensor& input_bias,
+                 const at::Tensor& hidden_bias) {
+  const at::Tensor gates = with_bias(input + hidden, input_bias);
+  workspace.copy_(with_bias(gates, hidden_bias));
+  gate(workspace, 0, 4).sigmoid_();
+  gate(workspace, 1, 4).sigmoid_();
+  gate(workspace, 2, 4).tanh_();
+  gate(workspace, 3, 4).sigmoid_();
+  to_cell.copy_(gate(workspace, 1, 4) * cell + gate(workspace, 0, 4) * gate(workspace, 2, 4));
+  to_hidden.copy_(gate(workspace, 3, 4) * to_cell.tanh());
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_cell(const at::Tensor& input,
+                                                         const at::Tensor& hidden,
+                                                         const at::Tensor& cell,
+                                                         const OptionalTensor& input_bias,
+                                                         const OptionalTensor& hidden_bias) {
+  check_gates("_thnn_fused_lstm_cell", input, hidden, cell, 4);
+  at::Tensor to_hidden = empty(cell.sizes(), cell.scalar_type(), cell.device());
+  at::Tensor to_cell = empty(cell.sizes(), cell.scalar_type(), cell.device());
+  at::Tensor workspace = empty(input.sizes(), input.scalar_type(), input.device());
+  launch("_thnn_fused_lstm_cell", along_batch(input, 0b111111), lstm_kernel, out(to_hidden),
+         out(to_cell), out(workspace), input, hidden, cell, input_bias, hidden_bias);
+  return {to_hidden, to_cell, workspace};
+}
+
+void lstm_backward_kernel(const at::Tensor& to_gates, const at::Tensor& to_cell,
+                          const at::Tensor& grad_hidden, const at::Tensor& grad_cell,
+                          const at::Tensor& cell, const at::Tensor& new_cell,
+                          const at::Tensor& workspace) {
+  const at::Tensor in = gate(workspace, 0, 4);
+  const at::Tensor forget = gate(workspace, 1, 4);
+  const at::Tensor candidate = gate(workspace, 2, 4);
+  const at::Tensor output = gate(workspace, 3, 4);
+  const at::Tensor squashed = new_cell.tanh();
+  at::Tensor through_cell = grad_cell.defined() ? grad_cell : new_cell.mul(0);
+  if (grad_hidden.defined()) {
+    through_cell = through_cell + grad_hidden * output * (1 - squashed * squashed);
+    gate(to_gates, 3, 4).copy_(grad_hidden * squashed * (1 - output) * output);
+  } else {
+    gate(to_gates, 3, 4).zero_();
+  }
+  gate(to_gates, 0, 4).copy_(through_cell * candidate * (1 - in) * in);
+  gate(to_gates, 1, 4).copy_(through_cell * cell * (1 - forget) * forget);
+  gate(to_gates, 2, 4).copy_(through_cell * in * (1 - candidate * candidate));
+  to_cell.copy_(through_cell * forget);
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_cell_backward(
+    const OptionalTensor& grad_hidden, const OptionalTensor& grad_cell, const at::Tensor& cell,
+    const at::Tensor& new_cell, const at::Tensor& workspace, bool has_bias) {
+  const auto defined = [](const OptionalTensor& grad) { return grad && grad->defined(); };
+  if (!defined(grad_hidden) && !defined(grad_cell)) return {};
+  at::Tensor to_gates = empty(workspace.sizes(), workspace.scalar_type(), workspace.device());
+  at::Tensor to_cell = empty(cell.sizes(), cell.scalar_type(), cell.device());
+  launch("_thnn_fused_lstm_cell_backward", along_batch(workspace, 0b1111111), lstm_backward_kernel,
+         out(to_gates), out(to_cell), grad_hidden, grad_cell, cell, new_cell, workspace);
+  return {to_gates, to_cell, has_bias ? to_gates.sum(0) : at::Tensor()};
+}
+
+// Gates: reset, update, new. The workspace keeps them after their activations, then the state and
+// the hidden part of the new gate.
+void gru_kernel(const at::Tensor& to_hidden, const at::Tensor& workspace, const at::Tensor& input,
+                const at::Tensor& hidden, const at::Tensor& state, const at::Tensor& input_bias,
+                const at::Tensor& hidden_bias) {
+  const at::Tensor from_input = with_bias(input, input_bias);
+  const at::Tensor from_hidden = with_bias(hidden, hidden_bias);
+  const auto part = [&](std::int64_t index) { return gate(workspace, index, 5); };
+  part(0).copy_((gate(from_input, 0, 3) + gate(from_hidden, 0, 3)).sigmoid());
+  part(1).copy_((gate(from_input, 1, 3) + gate(from_hidden, 1, 3)).sigmoid());
+  part(4).copy_(gate(from_hidden, 2, 3));
+  part(2).copy_((gate(from_input, 2, 3) + part(0) * part(4)).tanh());
+  part(3).copy_(state);
+  to_hidden.copy_(part(2) + part(1) * (state - part(2)));
+}
+
+std::tuple<at::Tensor, at::Tensor> gru_cell(const at::Tensor& input, const at::Tensor& hidden,
+                                            const at::Tensor& state,
+                                            const OptionalTensor& input_bias,
+                                            const OptionalTensor& hidden_bias) {
+  check_gates("_thnn_fused_gru_cell", input, hidden, state, 3);
+  at::Tensor to_hidden = empty(state.sizes(), state.scalar_type(), state.device());
+  at::Tensor workspace =
+      empty({state.size(0), 5 * state.size(1)}, state.scalar_type(), state.device());
+  launch("_thnn_fused_gru_cell", along_batch(input, 0b11111), gru_kernel, out(to_hidden),
+         out(workspace), input, hidden, state, input_bias, hidden_bias);
+  return {to_hidden, workspace};
+}
+
+void gru_backward_kernel(const at::Tensor& to_input, const at::Tensor& to_hidden,
+                         const at::Tensor& to_state, const at::Tensor& grad,
+                         const at::Tensor& workspace) {
+  const at::Tensor reset = gate(workspace, 0, 5);
+  const at::Tensor update = gate(workspace, 1, 5);
+  const at::Tensor candidate = gate(workspace, 2, 5);
+  const at::Tensor state = gate(workspace, 3, 5);
+  const at::Tensor hidden_part = gate(workspace, 4, 5);
+  const at::Tensor to_candidate = grad * (1 - update) * (1 - candidate * candidate);
+  const at::Tensor to_reset = to_candidate * hidden_part * (1 - reset) * reset;
+  const at::Tensor to_update = grad * (state - candidate) * (1 - update) * update;
+  for (const at::Tensor& gates : {to_input, to_hidden}) {
+    gate(gates, 0, 3).copy_(to_reset);
+    gate(gates, 1, 3).copy_(to_update);
+  }
+  gate(to_input, 2, 3).copy_(to_candidate);
+  gate(to_hidden, 2, 3).copy_(to_candidate * reset);
+  to_state.copy_(grad * update);
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> gru_cell_backward(
+    const at::Tensor& grad, const at::Tensor& workspace, bool has_bias) {
+  const std::int64_t size = workspace.size(1) / 5;
+  const auto gates = [&](std::int64_t count) {
+    return empty({workspace.size(0), count * size}, workspace.scalar_type(), workspace.device());
+  };
+  at::Tensor to_input = gates(3);
+  at::Tensor to_hidden = gates(3);
+  at::Tensor to_state = gates(1);
+  launch("_thnn_fused_gru_cell_backward", along_batch(workspace, 0b11111), gru_backward_kernel,
+         out(to_input), out(to_hidden), out(to_state), grad, workspace);
+  if (!has_bias) return {to_input, to_hidden, to_state, at::Tensor(), at::Tensor()};
+  return {to_input, to_hidden, to_state, to_input.sum(0), to_hidden.sum(0)};
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("_thnn_fused_lstm_cell", TORCH_FN(lstm_cell));
+  m.impl("_thnn_fused_lstm_cell_backward_impl", TORCH_FN(lstm_cell_backward));
+  m.impl("_thnn_fused_gru_cell", TORCH_FN(gru_cell));
+  m.impl("_thnn_fused_gru_cell_backward", TORCH_FN(gru_cell_backward));
+}
+
+}  // namespace loom::ops
