@@ -21,6 +21,8 @@ namespace {
 
 // The reservation is dealt out in cells, so that the device of an address is one look in a table.
 constexpr std::size_t kCellBytes = std::size_t{1} << 30;
+// It begins at a huge page: some systems align large mappings by themselves, others do not.
+constexpr std::size_t kAlignment = std::size_t{2} << 20;
 // Beyond what the devices need: for arenas that programs make themselves.
 constexpr std::size_t kSpareCells = 64;
 constexpr signed char kFree = -1;
@@ -64,9 +66,9 @@ void make_reservation(Reservation& all) LOOM_REQUIRES(all.mutex) {
   const bool isolated = from.memory == MemoryMode::kIsolated;
   const std::size_t cells = cells_for_all_devices(from);
   const std::size_t bytes = cells * kCellBytes;
-  void* const begin = ::mmap(nullptr, isolated ? 2 * bytes : bytes, PROT_NONE,
-                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  LOOM_CHECK(begin != MAP_FAILED, "device(): expected ", isolated ? 2 * cells : cells,
+  void* const mapped = ::mmap(nullptr, (isolated ? 2 * bytes : bytes) + kAlignment, PROT_NONE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  LOOM_CHECK(mapped != MAP_FAILED, "device(): expected ", isolated ? 2 * cells : cells,
              " GiB of address space to reserve, got '", std::strerror(errno),
              "'; raise `ulimit -v` or lower LOOM_MEMORY_LIMIT");
   all.owners = std::make_unique<Owner[]>(cells);
@@ -76,7 +78,9 @@ void make_reservation(Reservation& all) LOOM_REQUIRES(all.mutex) {
     detail::g_shadow_offset.store(static_cast<std::ptrdiff_t>(bytes), std::memory_order_relaxed);
     install_fault_handler();
   }
-  all.begin.store(static_cast<std::byte*>(begin), std::memory_order_relaxed);
+  const std::size_t past = reinterpret_cast<std::uintptr_t>(mapped) % kAlignment;
+  all.begin.store(static_cast<std::byte*>(mapped) + (kAlignment - past) % kAlignment,
+                  std::memory_order_relaxed);
   g_reservation.store(&all, std::memory_order_release);
 }
 
