@@ -9,8 +9,8 @@ set(LOOM_STRUCTURED_SCRIPT ${CMAKE_CURRENT_LIST_DIR}/codegen/structured.py)
 function(loom_generate_structured target table)
   execute_process(
     COMMAND
-      ${Python_EXECUTABLE} ${LOOM_STRUCTURED_SCRIPT} ${table}
-      ${CMAKE_CURRENT_BINARY_DIR}/generated ${LOOM_TORCH_VERSION}
+      ${Python_EXECUTABLE} ${LOOM_STRUCTURED_SCRIPT} ${table} ${CMAKE_CURRENT_BINARY_DIR}/generated
+      ${LOOM_TORCH_VERSION}
     OUTPUT_VARIABLE sources
     ERROR_VARIABLE problem
     RESULT_VARIABLE status

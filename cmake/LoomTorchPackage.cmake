@@ -69,7 +69,8 @@ function(loom_torch_version_of prefix result)
   foreach(header IN ITEMS torch/headeronly/version.h torch/csrc/api/include/torch/version.h)
     if(EXISTS ${prefix}/include/${header})
       file(
-        STRINGS ${prefix}/include/${header} lines
+        STRINGS ${prefix}/include/${header}
+        lines
         REGEX "TORCH_VERSION_(MAJOR|MINOR|PATCH) [0-9]"
       )
       list(TRANSFORM lines REPLACE ".* ([0-9]+).*" "\\1" OUTPUT_VARIABLE numbers)

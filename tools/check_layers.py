@@ -21,7 +21,6 @@ LEVELS = {
     "ops": 4,
     "profiler": 5,
     "graph": 5,
-    "distributed": 5,
 }
 # The rooms of ops/, in the same way. What lies in ops/ itself is above them: its interface.
 ROOMS = {"launch": 0, "meta": 1, "cuts": 2, "fallback": 3, "recipes": 4, "aten": 5}
@@ -32,9 +31,7 @@ WHOLE_TORCH = {"ATen/ATen.h", "torch/all.h", "torch/extension.h", "torch/torch.h
 
 
 def violation(folder: str | None, include: str, room: str | None = None) -> str | None:
-    """Say what is wrong with an include in a folder of cpp/loom (None: above all levels), and in
-    which room of it.
-    """
+    """Say what is wrong with an include in a folder, and room, of cpp/loom (None: above all)."""
     if include in WHOLE_TORCH:
         return "includes all of torch"
     if folder is None:
@@ -44,10 +41,8 @@ def violation(folder: str | None, include: str, room: str | None = None) -> str 
     if folder not in LEVELS:
         return "its folder has no level in tools/check_layers.py"
     level = LEVELS[folder]
-    if level <= 2 and TORCH.match(include) and not include.startswith("ATen/cpu/vec/"):
+    if level <= 2 and TORCH.match(include):
         return f"level {level} must not see torch"
-    if include.startswith("ATen/cpu/vec/") and folder not in ("fusion", "ops"):
-        return "only the kernels of fusion and ops see at::vec"
     if match := re.match(r"loom/(\w+)/", include):
         other = LEVELS.get(match[1], 99)
         if match[1] != folder and other >= level:

@@ -89,7 +89,7 @@ def test_only_operators_of_the_version_have_to_be_there(structured, read):
 
 def test_the_table_has_what_the_installed_torch_has(structured):
     torch = pytest.importorskip("torch")
-    path = ROOT / "cpp" / "loom" / "ops" / "structured.yaml"
+    path = ROOT / "cpp" / "loom" / "ops" / "aten" / "structured.yaml"
     table = structured.Table.read(path, torch.__version__)
     structured.check_complete(table, structured.structured_groups())
     later = structured.Table.read(path, "2.15")

@@ -9,8 +9,9 @@ import warnings
 
 import pytest
 import torch
-import torch_loom  # noqa: F401  autoload steps aside where torch sees a GPU
 from torch.func import grad, jacrev, vmap
+
+import torch_loom  # noqa: F401  autoload steps aside where torch sees a GPU
 
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 

@@ -9,7 +9,7 @@
 #include "loom/ops/launch/type_name.h"
 #include "loom/ops/meta/dtype_probe.h"
 #include "loom/ops/recipes/convolution/convolution_blocks.h"
-#include "loom/ops/recipes/convolution/convolution_columns.h"
+#include "loom/ops/recipes/convolution/convolution_choice.h"
 #include "loom/ops/recipes/convolution/convolution_open.h"
 #include "loom/ops/recipes/convolution/convolution_product.h"
 
@@ -133,8 +133,8 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight,
     return output;
   }
   if (!transposed && groups == 1 &&
-      convolve_as_columns(output, input, weight, bias.value_or(at::Tensor()),
-                          {stride, padding, dilation})) {
+      launch_own_convolution(output, input, weight, bias.value_or(at::Tensor()),
+                             {stride, padding, dilation})) {
     return output;
   }
   const Parameters p = parameters(stride, padding, dilation, transposed, output_padding, groups);
@@ -255,7 +255,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
   // What is left for oneDNN.
   Gradients other = to;
   if (!transposed && groups == 1) {
-    const ColumnGradients made = convolve_backward_as_columns(to.input, to.weight, grad, input,
+    const OwnGradients made = launch_own_convolution_backward(to.input, to.weight, grad, input,
                                                               weight, {stride, padding, dilation});
     if (made.input) other.input.reset();
     if (made.weight) other.weight.reset();

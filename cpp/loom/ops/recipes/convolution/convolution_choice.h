@@ -15,17 +15,17 @@ struct WindowSteps {
 };
 
 /// True if it was launched. `bias` may be undefined; groups are 1, it is not transposed.
-[[nodiscard]] bool convolve_as_columns(const at::Tensor& output, const at::Tensor& input,
-                                       const at::Tensor& weight, const at::Tensor& bias,
-                                       const WindowSteps& steps);
+[[nodiscard]] bool launch_own_convolution(const at::Tensor& output, const at::Tensor& input,
+                                          const at::Tensor& weight, const at::Tensor& bias,
+                                          const WindowSteps& steps);
 
-/// Which gradients convolve_backward_as_columns() launched.
-struct ColumnGradients {
+/// Which gradients launch_own_convolution_backward() launched.
+struct OwnGradients {
   bool input = false, weight = false;
 };
 
 /// Gradients that are not wanted are undefined. Groups are 1, it is not transposed.
-[[nodiscard]] ColumnGradients convolve_backward_as_columns(
+[[nodiscard]] OwnGradients launch_own_convolution_backward(
     const at::Tensor& input_gradient, const at::Tensor& weight_gradient, const at::Tensor& grad,
     const at::Tensor& input, const at::Tensor& weight, const WindowSteps& steps);
 

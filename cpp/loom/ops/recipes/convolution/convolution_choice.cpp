@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "loom/ops/recipes/convolution/convolution_columns.h"
+#include "loom/ops/recipes/convolution/convolution_choice.h"
 
 #include "loom/ops/recipes/convolution/convolution_checked.h"
 #include "loom/ops/recipes/convolution/convolution_direct.h"
@@ -123,11 +123,11 @@ bool convolve_as_pixels(const at::Tensor& output, const at::Tensor& input, const
   return true;
 }
 
-ColumnGradients convolve_pixels_backward(const at::Tensor& input_gradient,
-                                         const at::Tensor& weight_gradient, const at::Tensor& grad,
-                                         const at::Tensor& input, const at::Tensor& weight,
-                                         const WindowSteps& steps) {
-  ColumnGradients made;
+OwnGradients convolve_pixels_backward(const at::Tensor& input_gradient,
+                                      const at::Tensor& weight_gradient, const at::Tensor& grad,
+                                      const at::Tensor& input, const at::Tensor& weight,
+                                      const WindowSteps& steps) {
+  OwnGradients made;
   if (grad.dim() != 4 || !can_multiply<c10::BFloat16>()) return made;
   Windows windows = windows_of(input, weight, grad, steps);
   const auto last =
@@ -152,11 +152,11 @@ ColumnGradients convolve_pixels_backward(const at::Tensor& input_gradient,
   return made;
 }
 
-ColumnGradients convolve_last_backward(const at::Tensor& input_gradient,
-                                       const at::Tensor& weight_gradient, const at::Tensor& grad,
-                                       const at::Tensor& input, const at::Tensor& weight,
-                                       const Windows& windows, const WindowSteps& steps) {
-  ColumnGradients made;
+OwnGradients convolve_last_backward(const at::Tensor& input_gradient,
+                                    const at::Tensor& weight_gradient, const at::Tensor& grad,
+                                    const at::Tensor& input, const at::Tensor& weight,
+                                    const Windows& windows, const WindowSteps& steps) {
+  OwnGradients made;
   const Windows turned = turned_windows(windows, weight.size(0));
   if (input_gradient.defined() && is_last_image(input_gradient) &&
       suits_winograd_last(turned, weight.size(1))) {
@@ -176,9 +176,9 @@ ColumnGradients convolve_last_backward(const at::Tensor& input_gradient,
 
 }  // namespace
 
-bool convolve_as_columns(const at::Tensor& output, const at::Tensor& input,
-                         const at::Tensor& weight, const at::Tensor& bias,
-                         const WindowSteps& steps) {
+bool launch_own_convolution(const at::Tensor& output, const at::Tensor& input,
+                            const at::Tensor& weight, const at::Tensor& bias,
+                            const WindowSteps& steps) {
   if (convolve_as_pixels(output, input, weight, bias, steps)) return true;
   const bool last = are_last_images(output, input, weight);
   for (const at::Tensor* tensor : {&output, &input, &weight}) {
@@ -223,11 +223,11 @@ bool convolve_as_columns(const at::Tensor& output, const at::Tensor& input,
   return true;
 }
 
-ColumnGradients convolve_backward_as_columns(const at::Tensor& input_gradient,
+OwnGradients launch_own_convolution_backward(const at::Tensor& input_gradient,
                                              const at::Tensor& weight_gradient,
                                              const at::Tensor& grad, const at::Tensor& input,
                                              const at::Tensor& weight, const WindowSteps& steps) {
-  ColumnGradients made;
+  OwnGradients made;
   if (grad.scalar_type() == c10::ScalarType::BFloat16) {
     return convolve_pixels_backward(input_gradient, weight_gradient, grad, input, weight, steps);
   }
