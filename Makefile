@@ -16,7 +16,7 @@ DONE := $(VENV)/.loom
 export PATH := $(VENV)/bin:$(PATH)
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 
-.PHONY: help demo test test-systems conformance install lint format tidy sanitizers bench clean distclean
+.PHONY: help demo test test-systems conformance install lint format tidy sanitizers arm bench clean distclean
 
 help:
 	@echo "make demo        train two models on cpu and on loom, and compare"
@@ -27,6 +27,7 @@ help:
 	@echo "make lint        formatters, linters, type checks; make format mends what it can"
 	@echo "make tidy        clang-tidy on everything that is compiled (minutes)"
 	@echo "make sanitizers  C++ tests and operators under AddressSanitizer, the core under ThreadSanitizer"
+	@echo "make arm         the core for 64-bit ARM: cross-compiled, its tests under qemu (minutes)"
 	@echo "make bench       side-by-side speed of loom and cpu, eager and compiled (half an hour;"
 	@echo "                 ARGS=--quick: minutes; ARGS=\"pointwise --sizes 1e5,1e6\": a part)"
 	@echo "make clean       remove what was built; make distclean: .venv too"
@@ -66,6 +67,11 @@ tidy: $(DONE)/gtest $(DONE)/lint install
 sanitizers: $(DONE)/gtest $(DONE)/tools $(DONE)/torch $(DONE)/xbyak $(DONE)/test
 	cmake --workflow --preset asan
 	cmake --workflow --preset tsan
+
+arm: $(DONE)/arm $(DONE)/tools
+	cmake --preset arm
+	cmake --build --preset arm
+	ctest --preset arm --parallel $(JOBS) $(ARGS)
 
 bench: define := --config-settings=cmake.define.LOOM_BUILD_BENCH=ON
 bench: extras := ,bench
@@ -118,6 +124,12 @@ $(DONE)/test: pyproject.toml | $(DONE)/torch
 
 $(DONE)/gtest: | $(DONE)/venv
 	tools/need.sh libgtest-dev:/usr/include/gtest/gtest.h libgmock-dev:/usr/include/gmock/gmock.h
+	touch $@
+
+$(DONE)/arm: | $(DONE)/venv
+	tools/need.sh g++-aarch64-linux-gnu:/usr/bin/aarch64-linux-gnu-g++ \
+	  qemu-user:$$(command -v qemu-aarch64 || echo /usr/bin/qemu-aarch64) \
+	  googletest:/usr/src/googletest/CMakeLists.txt
 	touch $@
 
 $(DONE)/benchmark: | $(DONE)/venv

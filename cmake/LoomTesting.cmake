@@ -4,12 +4,22 @@
 include_guard(GLOBAL)
 include(GoogleTest)
 
-find_package(GTest QUIET)
+if(CMAKE_CROSSCOMPILING)
+  # Debian has GTest's sources, but libraries for the host only.
+  set(LOOM_GTEST_SOURCE /usr/src/googletest CACHE PATH "GTest's sources, for another processor")
+  if(EXISTS ${LOOM_GTEST_SOURCE}/CMakeLists.txt)
+    set(INSTALL_GTEST OFF)
+    add_subdirectory(${LOOM_GTEST_SOURCE} ${PROJECT_BINARY_DIR}/googletest EXCLUDE_FROM_ALL)
+    set(GTest_FOUND TRUE)
+  endif()
+else()
+  find_package(GTest QUIET)
+endif()
 if(NOT GTest_FOUND)
   message(
     FATAL_ERROR
-    "GTest is missing: install Debian's libgtest-dev and libgmock-dev, or configure "
-    "with -DLOOM_BUILD_TESTS=OFF"
+    "GTest is missing: install Debian's libgtest-dev and libgmock-dev (googletest to cross-compile), "
+    "or configure with -DLOOM_BUILD_TESTS=OFF"
   )
 endif()
 
@@ -19,5 +29,10 @@ function(loom_add_test)
   add_executable(${target} ${arg_SOURCES})
   target_link_libraries(${target} PRIVATE loom_flags ${arg_LIBRARIES} GTest::gtest GTest::gmock)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests_cpp)
+  if(CMAKE_CROSSCOMPILING_EMULATOR)
+    target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests_cpp/support/emulated.cpp)
+    list(JOIN CMAKE_CROSSCOMPILING_EMULATOR " " emulator)
+    target_compile_definitions(${target} PRIVATE "LOOM_TEST_EMULATOR=\"${emulator}\"")
+  endif()
   gtest_discover_tests(${target} PROPERTIES LABELS ${arg_NAME} TIMEOUT 300 DISCOVERY_TIMEOUT 60)
 endfunction()
