@@ -6,7 +6,12 @@ include_guard(GLOBAL)
 # otherwise; nobody looks at errno or at the floating-point flags.
 set(LOOM_SIMD_ARITHMETIC -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math)
 set(LOOM_SIMD_SETS scalar)
-if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
+  list(APPEND LOOM_SIMD_SETS neon)
+  # What the compiler takes for granted there is NEON; without it vectors of its extension are
+  # numbers one by one.
+  set(LOOM_SIMD_FLAGS_scalar -march=armv8-a+nosimd)
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
   list(APPEND LOOM_SIMD_SETS avx2 avx512 avx512_bf16)
   set(LOOM_SIMD_FLAGS_avx2 -mavx2 -mfma -mf16c -mbmi2)
   set(

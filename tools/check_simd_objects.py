@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 
-OWN = re.compile(r"\b(scalar|avx2|avx512|avx512_bf16)::")
+OWN = re.compile(r"\b(scalar|neon|avx2|avx512|avx512_bf16)::")
 
 
 def shared_functions(nm: str, path: str) -> list[str]:

@@ -184,8 +184,8 @@ def get_device_properties(device: DeviceLike = None) -> _C._LoomDeviceProperties
 
     Returns:
         _LoomDeviceProperties: ``name``, ``core_count`` (also ``multi_processor_count``), ``cpus``,
-        ``numa_node``, ``simd`` (``"scalar"``, ``"AVX2"`` or ``"AVX-512"``), and in bytes
-        ``total_memory``, ``l1_cache``, ``l2_cache``, ``l3_cache``.
+        ``numa_node``, ``simd`` (``"scalar"``, ``"NEON"``, ``"AVX2"`` or ``"AVX-512"``), and in
+        bytes ``total_memory``, ``l1_cache``, ``l2_cache``, ``l3_cache``.
 
     Raises:
         RuntimeError: when there is no such device.

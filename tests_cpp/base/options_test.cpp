@@ -130,7 +130,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Nonsense{"LOOM_FALLBACK", "deny", "'allow', 'warn' or 'error'"},
                       Nonsense{"LOOM_BACKWARD_THREAD", "cpu", "'caller' or 'device'"},
                       Nonsense{"LOOM_SIMD", "sse4",
-                               "'scalar', 'avx2', 'avx512', 'avx512_bf16' or 'amx'"},
+                               "'scalar', 'neon', 'avx2', 'avx512', 'avx512_bf16' or 'amx'"},
                       Nonsense{"LOOM_FUSION_JIT", "off", "'0' or '1'"}));
 
 TEST(OptionsTest, MisspeltNameIsAnErrorThatSuggestsTheNearest) {

@@ -15,6 +15,7 @@ namespace {
 
 TEST(SimdLevelTest, LevelsHaveNames) {
   EXPECT_STREQ(to_string(SimdLevel::kScalar), "scalar");
+  EXPECT_STREQ(to_string(SimdLevel::kNeon), "NEON");
   EXPECT_STREQ(to_string(SimdLevel::kAvx2), "AVX2");
   EXPECT_STREQ(to_string(SimdLevel::kAvx512), "AVX-512");
   EXPECT_STREQ(to_string(SimdLevel::kAvx512Bf16), "AVX-512 with BF16");
@@ -22,7 +23,17 @@ TEST(SimdLevelTest, LevelsHaveNames) {
 }
 
 TEST(SimdLevelTest, TheOptionLowersTheProcessors) {
-  EXPECT_EQ(simd_level(), std::min(processor_simd_level(), options().simd));
+  EXPECT_TRUE(processor_has(simd_level()));
+  EXPECT_LE(simd_level(), options().simd);
+  if (processor_has(options().simd)) EXPECT_EQ(simd_level(), options().simd);
+  if (options().simd == SimdLevel::kAmx) EXPECT_EQ(simd_level(), processor_simd_level());
+}
+
+TEST(SimdLevelTest, AProcessorHasItsWidestSetAndNoneOfAnotherProcessor) {
+  EXPECT_TRUE(processor_has(SimdLevel::kScalar));
+  EXPECT_TRUE(processor_has(processor_simd_level()));
+  EXPECT_FALSE(processor_has(SimdLevel::kNeon) && processor_has(SimdLevel::kAvx2));
+  if (processor_has(SimdLevel::kAvx512)) EXPECT_TRUE(processor_has(SimdLevel::kAvx2));
 }
 
 TEST(SimdLevelTest, LevelsBeyondAvx512HaveItsVectors) {
@@ -53,6 +64,8 @@ TEST(SimdLevelTest, TheProcessorRunsWhatItsLevelMeans) {
     EXPECT_TRUE(__builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw"));
     EXPECT_EQ(level >= SimdLevel::kAvx512Bf16, __builtin_cpu_supports("avx512bf16") != 0);
   }
+#elif defined(__aarch64__)
+  EXPECT_EQ(processor_simd_level(), SimdLevel::kNeon);
 #else
   EXPECT_EQ(processor_simd_level(), SimdLevel::kScalar);
 #endif

@@ -15,8 +15,7 @@ namespace loom::testing {
 class SimdTest : public ::testing::TestWithParam<SimdLevel> {
  protected:
   void SetUp() override {
-    if (GetParam() > processor_simd_level())
-      GTEST_SKIP() << "the processor has no such instructions";
+    if (!processor_has(GetParam())) GTEST_SKIP() << "the processor has no such instructions";
   }
 };
 
@@ -30,16 +29,27 @@ inline std::string simd_name(const ::testing::TestParamInfo<SimdLevel>& info) {
       return "Avx512";
     case SimdLevel::kAvx2:
       return "Avx2";
+    case SimdLevel::kNeon:
+      return "Neon";
     case SimdLevel::kScalar:
       break;
   }
   return "Scalar";
 }
 
-#define LOOM_TEST_SIMD_LEVELS(suite)                                                               \
-  INSTANTIATE_TEST_SUITE_P(Simd, suite,                                                            \
-                           ::testing::Values(::loom::SimdLevel::kScalar, ::loom::SimdLevel::kAvx2, \
-                                             ::loom::SimdLevel::kAvx512),                          \
+/// The instruction sets that kernels are compiled for in this build.
+inline constexpr SimdLevel kSimdLevels[] = {
+    SimdLevel::kScalar,
+#if defined(__x86_64__)
+    SimdLevel::kAvx2,
+    SimdLevel::kAvx512,
+#elif defined(__aarch64__)
+    SimdLevel::kNeon,
+#endif
+};
+
+#define LOOM_TEST_SIMD_LEVELS(suite)                                                       \
+  INSTANTIATE_TEST_SUITE_P(Simd, suite, ::testing::ValuesIn(::loom::testing::kSimdLevels), \
                            ::loom::testing::simd_name)
 
 /// The same of kernels with a single version.

@@ -70,7 +70,7 @@ def test_properties_describe_the_host():
     assert len(properties.cpus) >= 1
     assert properties.total_memory > 0
     assert 0 < properties.l1_cache <= properties.l2_cache
-    assert properties.simd in ("scalar", "AVX2", "AVX-512")
+    assert properties.simd in ("scalar", "NEON", "AVX2", "AVX-512")
     assert properties.name in repr(properties)
 
 

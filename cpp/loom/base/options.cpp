@@ -114,12 +114,12 @@ void set_fallback(Options& options, std::string_view name, std::string_view valu
 }
 
 void set_simd(Options& options, std::string_view name, std::string_view value) {
-  constexpr std::array<std::string_view, 5> kLevels = {"scalar", "avx2", "avx512", "avx512_bf16",
-                                                       "amx"};
+  constexpr std::array<std::string_view, 6> kLevels = {"scalar", "neon",        "avx2",
+                                                       "avx512", "avx512_bf16", "amx"};
   static_assert(kLevels.size() == static_cast<std::size_t>(SimdLevel::kAmx) + 1);
   const auto found = std::find(kLevels.begin(), kLevels.end(), value);
   if (found == kLevels.end()) {
-    reject(name, value, "'scalar', 'avx2', 'avx512', 'avx512_bf16' or 'amx'");
+    reject(name, value, "'scalar', 'neon', 'avx2', 'avx512', 'avx512_bf16' or 'amx'");
   }
   options.simd = static_cast<SimdLevel>(found - kLevels.begin());
 }
@@ -152,9 +152,10 @@ constexpr std::array kTable = {
                "autograd for each device."},
     OptionInfo{"LOOM_FALLBACK", "allow",
                "When an operator takes the synchronous fallback: allow, warn or error."},
-    OptionInfo{"LOOM_SIMD", "what the processor has",
-               "The last instruction set that kernels use: scalar, avx2, avx512, avx512_bf16 or "
-               "amx."},
+    OptionInfo{
+        "LOOM_SIMD", "what the processor has",
+        "The last instruction set that kernels use: scalar, neon, avx2, avx512, avx512_bf16 or "
+        "amx."},
     OptionInfo{"LOOM_FUSION_JIT", "1",
                "0: fused programs are interpreted rather than compiled to machine code."},
 };

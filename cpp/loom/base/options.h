@@ -36,7 +36,7 @@ struct Options {
   std::int64_t spin_ns = 30'000;   ///< LOOM_SPIN_US (microseconds): how long an idle thread spins
   bool backward_on_caller = true;  ///< LOOM_BACKWARD_THREAD: caller | device
   FallbackMode fallback = FallbackMode::kAllow;  ///< LOOM_FALLBACK: allow | warn | error
-  SimdLevel simd = SimdLevel::kAmx;              ///< LOOM_SIMD: scalar | avx2 | ... | amx
+  SimdLevel simd = SimdLevel::kAmx;              ///< LOOM_SIMD: scalar | neon | ... | amx
   bool fusion_jit = true;  ///< LOOM_FUSION_JIT: fused programs are compiled to machine code
 };
 

@@ -40,6 +40,8 @@ const char* to_string(SimdLevel level) noexcept {
       return "AVX-512";
     case SimdLevel::kAvx2:
       return "AVX2";
+    case SimdLevel::kNeon:
+      return "NEON";
     case SimdLevel::kScalar:
       break;
   }
@@ -57,13 +59,24 @@ SimdLevel processor_simd_level() noexcept {
   if (!avx512) return SimdLevel::kAvx2;
   if (!__builtin_cpu_supports("avx512bf16")) return SimdLevel::kAvx512;
   return has_amx_bfloat16() ? SimdLevel::kAmx : SimdLevel::kAvx512Bf16;
+#elif defined(__aarch64__)
+  return SimdLevel::kNeon;
 #else
   return SimdLevel::kScalar;
 #endif
 }
 
+bool processor_has(SimdLevel level) noexcept {
+  const SimdLevel widest = processor_simd_level();
+  const bool neon = level == SimdLevel::kNeon;
+  return level == SimdLevel::kScalar || (level <= widest && neon == (widest == SimdLevel::kNeon));
+}
+
 SimdLevel simd_level() noexcept {
-  static const SimdLevel level = std::min(processor_simd_level(), options().simd);
+  static const SimdLevel level = [] {
+    const SimdLevel narrowed = std::min(processor_simd_level(), options().simd);
+    return processor_has(narrowed) ? narrowed : SimdLevel::kScalar;
+  }();
   return level;
 }
 

@@ -3,7 +3,7 @@
 
 // Kernels in files that are compiled once for each instruction set, and the one place that chooses
 // among them. Such a file (loom_simd_sources() in cmake/LoomSimd.cmake) puts its functions into the
-// namespace LOOM_SIMD, which is scalar, avx2, avx512 or avx512_bf16; its header says
+// namespace LOOM_SIMD, which is scalar, neon, avx2, avx512 or avx512_bf16; its header says
 //
 //     LOOM_SIMD_VERSIONS(scale, void(float* values, std::int64_t count) noexcept);
 //
@@ -35,8 +35,9 @@ class Versions<Result(Argument...) noexcept> {
  public:
   using Function = Result (*)(Argument...) noexcept;
 
-  constexpr Versions(Function scalar, Function avx2, Function avx512) noexcept
-      : functions_{scalar, avx2, avx512} {}
+  /// Null for what the build's processors do not have.
+  constexpr Versions(Function scalar, Function neon, Function avx2, Function avx512) noexcept
+      : functions_{scalar, neon, avx2, avx512} {}
 
   /// The version for an instruction set. Requires: the processor has it.
   [[nodiscard]] constexpr Function of(SimdLevel level) const noexcept {
@@ -45,12 +46,12 @@ class Versions<Result(Argument...) noexcept> {
   Result operator()(Argument... arguments) const noexcept { return of(simd_level())(arguments...); }
 
  private:
-  Function functions_[3];
+  Function functions_[4];
 };
 
-template <class Result, class... Argument>
-Versions(Result (*)(Argument...) noexcept, Result (*)(Argument...) noexcept,
-         Result (*)(Argument...) noexcept) -> Versions<Result(Argument...) noexcept>;
+// The first one exists everywhere, others may be null.
+template <class Result, class... Argument, class... Others>
+Versions(Result (*)(Argument...) noexcept, Others...) -> Versions<Result(Argument...) noexcept>;
 
 template <class Signature>
 class SingleVersion;
@@ -87,13 +88,22 @@ class SingleVersion<Result(Argument...) noexcept> {
   namespace avx512 {           \
   __VA_ARGS__                  \
   }
-#define LOOM_SIMD_LIST(name) &scalar::name, &avx2::name, &avx512::name
+#define LOOM_SIMD_LIST(name) &scalar::name, nullptr, &avx2::name, &avx512::name
+#elif defined(__aarch64__)
+#define LOOM_SIMD_DECLARE(...) \
+  namespace scalar {           \
+  __VA_ARGS__                  \
+  }                            \
+  namespace neon {             \
+  __VA_ARGS__                  \
+  }
+#define LOOM_SIMD_LIST(name) &scalar::name, &neon::name, nullptr, nullptr
 #else
 #define LOOM_SIMD_DECLARE(...) \
   namespace scalar {           \
   __VA_ARGS__                  \
   }
-#define LOOM_SIMD_LIST(name) &scalar::name, &scalar::name, &scalar::name
+#define LOOM_SIMD_LIST(name) &scalar::name, nullptr, nullptr, nullptr
 #endif
 
 #define LOOM_SIMD_VERSIONS(name, ...)                        \
