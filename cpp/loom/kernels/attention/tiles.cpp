@@ -22,8 +22,8 @@ constexpr float kInfinity = __builtin_inff();
 [[gnu::always_inline]] inline Floats rounded(Floats product) {
 #if defined(__x86_64__)
   asm("" : "+x"(product));
-#elif defined(__aarch64__)
-  asm("" : "+w"(product));
+#else
+  asm("" : "+m"(product));  // vectors may be wider than a register here
 #endif
   return product;
 }
