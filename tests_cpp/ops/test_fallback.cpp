@@ -18,6 +18,8 @@
 #include <torch/library.h>
 
 #include "support/loom_test.h"
+#include <tuple>
+#include <utility>
 
 namespace loom {
 namespace {
@@ -34,11 +36,29 @@ at::Tensor infers_two(const at::Tensor& self, const std::optional<at::Tensor>&,
                       const std::optional<at::Tensor>&, std::string_view) {
   return at::empty_like(self);
 }
+// Makes its second result before its first, which is as large, and after a temporary of that size.
+std::tuple<at::Tensor, at::Tensor> makes_two(const at::Tensor& self) {
+  at::Tensor temporary = self.neg();
+  at::Tensor first = temporary.neg();
+  temporary.reset();
+  at::Tensor second = self.add(1);
+  return {std::move(first), std::move(second)};
+}
+std::tuple<at::Tensor, at::Tensor> infers_two_results(const at::Tensor& self) {
+  return {at::empty_like(self), at::empty_like(self)};
+}
 TORCH_LIBRARY_FRAGMENT(aten, m) {
+  m.def("_loom_makes_two(Tensor self) -> (Tensor, Tensor)");
   m.def("_loom_takes_two(Tensor self, Tensor? first, Tensor? second, str mode) -> Tensor");
 }
-TORCH_LIBRARY_IMPL(aten, CPU, m) { m.impl("_loom_takes_two", takes_two); }
-TORCH_LIBRARY_IMPL(aten, Meta, m) { m.impl("_loom_takes_two", infers_two); }
+TORCH_LIBRARY_IMPL(aten, CPU, m) {
+  m.impl("_loom_takes_two", takes_two);
+  m.impl("_loom_makes_two", makes_two);
+}
+TORCH_LIBRARY_IMPL(aten, Meta, m) {
+  m.impl("_loom_takes_two", infers_two);
+  m.impl("_loom_makes_two", infers_two_results);
+}
 
 class FallbackTest : public LoomTest {
  protected:
@@ -93,6 +113,17 @@ TEST_F(FallbackTest, OperandsOnDifferentDevicesAreRefused) {
   at::Tensor indices = at::empty({3}, options(at::kLong));
   EXPECT_THROW(at::kthvalue_out(values, indices, at::rand({3, 4}).to(loom_device()), 1),
                c10::Error);
+}
+
+TEST_F(FallbackTest, ResultsOfOneSizeAreToldApart) {
+  const auto op = c10::Dispatcher::singleton()
+                      .findSchemaOrThrow("aten::_loom_makes_two", "")
+                      .typed<decltype(makes_two)>();
+  const at::Tensor host = at::rand({50, 3});
+  const auto [first, second] = op.call(host.to(loom_device()));
+  EXPECT_TRUE(at::equal(first.cpu(), host));
+  EXPECT_TRUE(at::equal(second.cpu(), host.add(1)));
+  EXPECT_EQ(ops::fallback_count(), 0u);
 }
 
 // (A, B, -) was accepted, which says nothing of (A, -, B), nor of another mode.

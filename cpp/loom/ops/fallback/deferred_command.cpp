@@ -104,27 +104,45 @@ void DeferredCommand::run(std::int64_t begin, std::int64_t length) const {
       stack.emplace_back(output);
     }
   }
-  if (!as_outputs_ && !results_.empty()) return run_for_results(stack, begin, length);
   const std::vector<KeptForm> forms(outputs.begin(), outputs.end());
-  call(stack);
+  const bool returns = !as_outputs_ && !results_.empty();
+  const std::vector<at::Tensor> places = returns ? places_of(begin, length) : outputs;
+  if (returns) {
+    call_for_results(stack, places);
+  } else {
+    call(stack);
+  }
   for (const KeptForm& kept : forms) kept.restore();
+  if (!returns) return;
+  for (std::size_t i = 0; i < places.size(); ++i) copy_result(i, places[i], stack[i].toTensor());
 }
 
-void DeferredCommand::run_for_results(torch::jit::Stack& stack, std::int64_t begin,
-                                      std::int64_t length) const {
+std::vector<at::Tensor> DeferredCommand::places_of(std::int64_t begin, std::int64_t length) const {
   std::vector<at::Tensor> places;
   for (std::size_t i = 0; i < results_.size(); ++i) {
     places.push_back(of_result(i, begin, length).of(results_[i]));
   }
-  // The kernel's largest result is made where it belongs, if its allocation is recognised.
+  return places;
+}
+
+void DeferredCommand::call_for_results(torch::jit::Stack& stack,
+                                       const std::vector<at::Tensor>& places) const {
   const auto bytes = [](const at::Tensor& place) {
     return place.defined() && place.is_non_overlapping_and_dense() ? place.nbytes() : 0;
   };
-  const at::Tensor& largest = *std::ranges::max_element(places, {}, bytes);
-  const PlacedAllocation placed(bytes(largest) != 0 ? largest.mutable_data_ptr() : nullptr,
-                                bytes(largest));
-  call(stack);
-  for (std::size_t i = 0; i < places.size(); ++i) copy_result(i, places[i], stack[i].toTensor());
+  const auto largest = std::ranges::max_element(places, {}, bytes);
+  void* const memory = bytes(*largest) == 0 ? nullptr : largest->mutable_data_ptr();
+  {
+    const PlacedAllocation placed(memory, bytes(*largest));
+    call(stack);
+  }
+  // Another result, of as many bytes, may have been the one that was made there.
+  for (std::size_t i = 0; memory != nullptr && i < places.size(); ++i) {
+    const at::Tensor& made = stack[i].toTensor();
+    const bool strays = &places[i] != &*largest && made.defined() && made.has_storage() &&
+                        made.storage().data() == memory;
+    if (strays) stack[i] = made.clone();
+  }
 }
 
 void DeferredCommand::call(torch::jit::Stack& stack) const {
@@ -142,9 +160,8 @@ void DeferredCommand::copy_result(std::size_t index, const at::Tensor& to,
               to.defined() ? to.toString() : "absent", " of sizes ",
               to.defined() ? to.sizes() : c10::IntArrayRef(), " as inferred, got ", from.toString(),
               " of sizes ", from.defined() ? from.sizes() : c10::IntArrayRef());
-  const auto made_of = [](const at::Tensor& tensor) { return tensor.storage().data(); };
   at::Tensor place = to;
-  if (made_of(from) != made_of(place) || from.numel() == 0) {
+  if (from.numel() == 0 || from.storage().data() != place.storage().data()) {
     at::native::copy_(place, from);
     return;
   }

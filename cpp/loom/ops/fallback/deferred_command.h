@@ -81,8 +81,11 @@ class DeferredCommand {
   /// Block [begin, begin + length) of the split's items, or everything.
   void run(std::int64_t begin, std::int64_t length) const;
   void call(torch::jit::Stack& stack) const;
-  /// The same for an operator that returns new tensors, on the stack of its arguments.
-  void run_for_results(torch::jit::Stack& stack, std::int64_t begin, std::int64_t length) const;
+  /// The blocks of the new results.
+  [[nodiscard]] std::vector<at::Tensor> places_of(std::int64_t begin, std::int64_t length) const;
+  /// call() for an operator that returns new tensors: the largest is made in its place, if its
+  /// allocation is recognised; none of the others lies there.
+  void call_for_results(torch::jit::Stack& stack, const std::vector<at::Tensor>& places) const;
   void copy_result(std::size_t index, const at::Tensor& to, const at::Tensor& from) const;
   [[nodiscard]] Slice of_argument(std::size_t i, std::int64_t begin, std::int64_t length) const {
     return split_ ? Slice{split_->arguments[i], begin, length} : Slice{};

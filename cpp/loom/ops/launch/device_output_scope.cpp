@@ -26,12 +26,12 @@ c10::Allocator* g_base = nullptr;  // set once, before the scoped allocator is i
 
 // A temporary of the result's size may have been the first to ask: its memory is free again.
 void give_back_memory(void* host) {
-  if (t_placed != nullptr && t_placed->owns(host)) t_placed->give_back();
+  if (t_placed != nullptr) (void)t_placed->give_back(host);
 }
 
 // For raw_allocate(), which some libraries use and whose memory may come from a scope or not.
 void free_any_memory(void* host) {
-  if (t_placed != nullptr && t_placed->owns(host)) return t_placed->give_back();
+  if (t_placed != nullptr && t_placed->give_back(host)) return;
   if (device_of_address(device_address(host)) >= 0) {
     free_device_memory(host);
   } else {
@@ -101,6 +101,12 @@ void* PlacedAllocation::take(std::size_t bytes) noexcept {
   if (skipped_-- > 0) return nullptr;
   taken_ = true;
   return memory_;
+}
+
+bool PlacedAllocation::give_back(const void* memory) noexcept {
+  if (memory != memory_) return previous_ != nullptr && previous_->give_back(memory);
+  taken_ = false;
+  return true;
 }
 
 std::optional<c10::DataPtr> take_device_memory(c10::StorageImpl& storage) {

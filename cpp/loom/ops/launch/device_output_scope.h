@@ -48,8 +48,8 @@ class LOOM_API PlacedAllocation {
 
   /// The memory if nobody has taken it and `bytes` are wanted, else null.
   [[nodiscard]] void* take(std::size_t bytes) noexcept;
-  [[nodiscard]] bool owns(const void* memory) const noexcept { return memory == memory_; }
-  void give_back() noexcept { taken_ = false; }
+  /// Takes back what was allocated so; false if neither this object nor one around it gave it.
+  bool give_back(const void* memory) noexcept;
 
  private:
   PlacedAllocation* const previous_;

@@ -82,7 +82,8 @@ struct Product {
       outputs[0].zero_();
       return;
     }
-    if (left.size(-1) == 1 && c10::isFloatingType(left.scalar_type())) {
+    if (left.size(-1) == 1 && c10::isFloatingType(left.scalar_type()) &&
+        left.scalar_type() == right.scalar_type()) {
       at::mul_out(const_cast<at::Tensor&>(outputs[0]), left, right);  // nothing is summed up
       return;
     }
