@@ -12,6 +12,7 @@ import argparse
 import datetime
 import json
 import math
+import os
 import queue
 import subprocess
 import sys
@@ -26,6 +27,8 @@ from measure import table
 from op_samples import database
 from operator_reasons import reason
 
+# What makes a processor behave like a lesser one.
+NARROWING = ("LOOM_SIMD", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS")
 KINDS = ("small", "small, gradient", "large", "large, gradient")
 SECONDS = 120.0
 SLOW, VERY_SLOW = 0.95, 0.8  # cpu / loom
@@ -199,10 +202,12 @@ def main() -> None:
     parser.add_argument("--output", type=Path, help="where the rows go, as JSON")
     given = parser.parse_args()
     properties = torch.loom.get_device_properties(0)
+    narrowed = "".join(f", {name}={os.environ[name]}" for name in NARROWING if name in os.environ)
     run = {
         "processor": limits.processor(),
         "cores": properties.core_count,
-        "instructions": f"{properties.simd} (cpu {torch.backends.cpu.get_cpu_capability()})",
+        "instructions": f"{properties.simd} (cpu {torch.backends.cpu.get_cpu_capability()})"
+        + narrowed,
         "torch": torch.__version__,
         "date": datetime.date.today().isoformat(),
         "elements": ELEMENTS,
