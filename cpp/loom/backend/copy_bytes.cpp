@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/backend/allocator.h"
+#include "loom/base/ceil_div.h"
 #include "loom/device/address.h"
 #include "loom/device/cores.h"
 #include "loom/device/queue.h"
@@ -21,7 +22,7 @@ struct CopyCommand {
   Queue* queue;
 
   void operator()() const {
-    const auto blocks = static_cast<std::int64_t>((bytes + kCopyBlock - 1) / kCopyBlock);
+    const auto blocks = static_cast<std::int64_t>(ceil_div(bytes, kCopyBlock));
     auto* to = static_cast<std::byte*>(host_address(dest));
     const auto* from = static_cast<const std::byte*>(host_address(src));
     queue->cores().run(

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/device/address.h"
 
+#include "loom/base/ceil_div.h"
 #include "loom/base/check.h"
 #include "loom/base/mutex.h"
 #include "loom/base/options.h"
@@ -50,7 +51,7 @@ Reservation& reservation() {
 // For device_of_address(), which must not construct anything.
 std::atomic<const Reservation*> g_reservation{nullptr};
 
-std::size_t cells_for(std::size_t bytes) { return (bytes + kCellBytes - 1) / kCellBytes; }
+std::size_t cells_for(std::size_t bytes) { return ceil_div(bytes, kCellBytes); }
 
 std::size_t cells_for_all_devices(const Options& from) {
   std::size_t cells = kSpareCells;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/device/arena.h"
 
+#include "loom/base/ceil_div.h"
 #include "loom/base/check.h"
 #include "loom/device/address.h"
 
@@ -11,9 +12,7 @@
 namespace loom {
 namespace {
 
-std::size_t round_up(std::size_t bytes) {
-  return (bytes + Arena::kGranularity - 1) / Arena::kGranularity * Arena::kGranularity;
-}
+std::size_t whole_granules(std::size_t bytes) { return round_up(bytes, Arena::kGranularity); }
 
 /// Makes the memory behind a device range accessible; false when the system refuses.
 bool make_accessible(std::byte* range, std::size_t bytes) noexcept {
@@ -53,7 +52,7 @@ Arena::~Arena() {
 
 void* Arena::map_segment(std::size_t bytes) {
   if (bytes == 0 || bytes > limit_) return nullptr;
-  bytes = round_up(bytes);
+  bytes = whole_granules(bytes);
   MutexLock lock(mutex_);
   if (bytes > limit_ - mapped_) return nullptr;
   std::byte* const segment = take_range(bytes);
@@ -68,7 +67,7 @@ void* Arena::map_segment(std::size_t bytes) {
 
 void Arena::unmap_segment(void* segment, std::size_t bytes) noexcept {
   if (segment == nullptr || in_bad_fork()) return;  // a child's copy goes when it ends
-  bytes = round_up(bytes);
+  bytes = whole_granules(bytes);
   auto* const begin = static_cast<std::byte*>(segment);
   LOOM_ASSERT(begin >= begin_ && bytes <= reserved_ &&
                   static_cast<std::size_t>(begin - begin_) <= reserved_ - bytes,

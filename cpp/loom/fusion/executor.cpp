@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/fusion/executor.h"
 
+#include "loom/base/ceil_div.h"
 #include "loom/base/futex.h"
 #include "loom/device/scratch.h"
 #include "loom/fusion/gather.h"
@@ -28,13 +29,9 @@ constexpr std::int64_t kTileElements = 2048;
 constexpr std::int64_t kSquare = 64;
 constexpr std::size_t kAlignment = 64;
 
-std::size_t aligned(std::size_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
+std::size_t aligned(std::size_t bytes) { return round_up(bytes, kAlignment); }
 
 const Scratch kBlockScratch;
-
-std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 /// How rows and columns are cut.
 struct Cut {
@@ -56,35 +53,34 @@ bool has_columns(const Plan& plan) {
 // Whole squares of columns, but not so few blocks that cores stay idle.
 void cut_squares(const Plan& plan, Cut& cut) {
   constexpr std::int64_t kFewBlocks = 16;
-  const std::int64_t rows = ceil_divide(cut.rows, kSquare) * kSquare;
-  const std::int64_t blocks = ceil_divide(plan.rows(), rows);
+  const std::int64_t rows = round_up(cut.rows, kSquare);
+  const std::int64_t blocks = ceil_div(plan.rows(), rows);
   const bool few = blocks < std::min(kFewBlocks, cut.row_blocks);
   if (few && plan.whole_rows()) return;
   cut.rows = rows;
   cut.row_blocks = blocks;
   if (!few) return;
-  const std::int64_t wanted = ceil_divide(kFewBlocks, blocks);
-  cut.columns = ceil_divide(ceil_divide(plan.columns(), wanted), kColumnGrain) * kColumnGrain;
-  cut.column_blocks = ceil_divide(plan.columns(), cut.columns);
+  const std::int64_t wanted = ceil_div(kFewBlocks, blocks);
+  cut.columns = ceil_div(ceil_div(plan.columns(), wanted), kColumnGrain) * kColumnGrain;
+  cut.column_blocks = ceil_div(plan.columns(), cut.columns);
 }
 
 // `all`: elements of all plans of the grid.
 Cut cut_plan(const Plan& plan, std::int64_t all) {
   const double cost = std::max(plan.cost(), 1.0);
   const auto least = static_cast<std::int64_t>(std::ceil(kBlockCost / cost));
-  const std::int64_t length = std::max(least, ceil_divide(all, kMaxBlocks));
+  const std::int64_t length = std::max(least, ceil_div(all, kMaxBlocks));
   Cut cut{1, plan.columns(), plan.rows(), 1};
   if (plan.whole_rows() || plan.columns() <= length) {
     cut.rows = std::min(plan.rows(), std::max<std::int64_t>(length / plan.columns(), 1));
-    cut.row_blocks = ceil_divide(plan.rows(), cut.rows);
-    cut.rows = ceil_divide(plan.rows(), cut.row_blocks);  // of about the same length
+    cut.row_blocks = ceil_div(plan.rows(), cut.rows);
+    cut.rows = ceil_div(plan.rows(), cut.row_blocks);  // of about the same length
     if (plan.gathers() && has_columns(plan)) cut_squares(plan, cut);
     return cut;
   }
-  cut.column_blocks = ceil_divide(plan.columns(), length);
-  cut.columns =
-      ceil_divide(ceil_divide(plan.columns(), cut.column_blocks), kColumnGrain) * kColumnGrain;
-  cut.column_blocks = ceil_divide(plan.columns(), cut.columns);
+  cut.column_blocks = ceil_div(plan.columns(), length);
+  cut.columns = ceil_div(ceil_div(plan.columns(), cut.column_blocks), kColumnGrain) * kColumnGrain;
+  cut.column_blocks = ceil_div(plan.columns(), cut.columns);
   return cut;
 }
 

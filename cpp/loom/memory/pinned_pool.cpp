@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/memory/pinned_pool.h"
 
+#include "loom/base/ceil_div.h"
 #include "loom/base/check.h"
 #include "loom/base/mutex.h"
 
@@ -93,7 +94,7 @@ void* map_pinned(std::size_t bytes) {
   check_not_forked();
   if (bytes == 0 || bytes > kMaxBytes) return nullptr;
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  bytes = (bytes + page - 1) / page * page;
+  bytes = round_up(bytes, page);
   Registry& known = registry();
   Mappings::node_type entry = make_entry();  // before there is something to lose
   if (entry.empty()) return nullptr;

@@ -5,6 +5,8 @@
 // rules as PyTorch's allocator for CUDA, so that its users find the memory use they know.
 // Pure functions.
 
+#include "loom/base/ceil_div.h"
+
 #include <cstddef>
 
 namespace loom::detail {
@@ -25,11 +27,6 @@ inline constexpr std::size_t kWholeRoundingBytes = 2 * kMiB;
 
 /// Requests beyond this are refused unseen: rounding them could overflow.
 inline constexpr std::size_t kMaxRequestBytes = ~std::size_t{0} / 4;
-
-/// Requires: value + multiple does not overflow.
-[[nodiscard]] constexpr std::size_t round_up(std::size_t value, std::size_t multiple) noexcept {
-  return (value + multiple - 1) / multiple * multiple;
-}
 
 /// The size of the block that serves a request. Requires: 0 < bytes <= kMaxRequestBytes.
 [[nodiscard]] constexpr std::size_t block_bytes(std::size_t bytes) noexcept {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/fusion/jit/code.h"
 
+#include "loom/base/ceil_div.h"
 #include "loom/fusion/jit/code_arena.h"
 
 #include <cstring>
@@ -12,7 +13,7 @@ namespace {
 
 std::size_t whole_pages(std::size_t bytes) {
   constexpr std::size_t kPage = 4096;
-  return (bytes + kPage - 1) / kPage * kPage;
+  return round_up(bytes, kPage);
 }
 
 /// Null if the host does not let that be.

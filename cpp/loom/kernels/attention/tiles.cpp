@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/kernels/attention/tiles.h"
 
+#include "loom/base/ceil_div.h"
 #include "loom/simd/exponential.h"
 #include "loom/simd/float_loops.h"
 
@@ -81,7 +82,7 @@ void softmax_tile(const SoftmaxTile<T>& t) noexcept {
           sum.chains[chain] += weight;
           store(weights + i, weight);
         });
-    for (std::int64_t j = (visible + kLanes - 1) / kLanes * kLanes; j < t.padded; j += kLanes) {
+    for (std::int64_t j = round_up(visible, kLanes); j < t.padded; j += kLanes) {
       store(weights + j, Floats{});
     }
     t.maximum[row] = maximum;
@@ -166,7 +167,7 @@ namespace {
 // In pairs of keys, which is how bfloat16 is packed.
 void packed_gradients(const GradientTile<simd::BFloat16>& t) noexcept {
   simd::BFloat16 *const plain = t.score_gradients, *const packed = t.packed_gradients;
-  const std::int64_t rows = (t.rows + kPadding - 1) / kPadding * kPadding;
+  const std::int64_t rows = round_up(t.rows, kPadding);
   for (std::int64_t row = 0; row < rows; row += 2) {
     for (std::int64_t j = 0; j < t.columns; j += kLanes) {
       Halves two[2] = {};
@@ -182,7 +183,7 @@ void packed_gradients(const GradientTile<simd::BFloat16>& t) noexcept {
 }
 
 void plain_gradients(const GradientTile<float>& t) noexcept {
-  const std::int64_t rows = (t.rows + kPadding - 1) / kPadding * kPadding;
+  const std::int64_t rows = round_up(t.rows, kPadding);
   for (std::int64_t row = 0; row < rows; ++row) {
     for (std::int64_t j = 0; j < t.columns; j += kLanes) {
       store(t.gradients + row * kTile + j, row < t.rows ? score_gradient(t, row, j) : Floats{});

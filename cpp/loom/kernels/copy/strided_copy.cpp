@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/kernels/copy/strided_copy.h"
 
+#include "loom/base/ceil_div.h"
 #include "loom/kernels/copy/copy_bytes.h"
 #include "loom/kernels/copy/transpose_tile.h"
 
@@ -39,10 +40,6 @@ constexpr std::size_t kLongRun = 4096;
 // Runs of up to so many bytes are copied here: calls of memcpy took a tenth of the time (256 bytes
 // each, in L3).
 constexpr std::size_t kShortRun = 1024;
-
-[[nodiscard]] std::int64_t ceil_div(std::int64_t a, std::int64_t b) noexcept {
-  return (a + b - 1) / b;
-}
 
 [[nodiscard]] bool on_lines(const std::byte* address, std::ptrdiff_t stride) noexcept {
   return reinterpret_cast<std::uintptr_t>(address) % kLine == 0 &&

@@ -8,6 +8,7 @@
 // elements that go by a table. Cut into blocks by bytes alone.
 // Thread: made on one, read by the cores. Requires: the tensors do not overlap.
 
+#include "loom/base/ceil_div.h"
 #include "loom/kernels/copy/element_order.h"
 #include "loom/kernels/tensor_view.h"
 
@@ -28,9 +29,7 @@ class StridedCopy {
                                                           const TensorView& from,
                                                           std::size_t total_bytes);
 
-  [[nodiscard]] std::int64_t blocks() const noexcept {
-    return (units_ + units_per_block_ - 1) / units_per_block_;
-  }
+  [[nodiscard]] std::int64_t blocks() const noexcept { return ceil_div(units_, units_per_block_); }
   /// Bytes of all blocks.
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   void run(std::int64_t block) const noexcept;

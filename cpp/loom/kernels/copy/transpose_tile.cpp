@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/kernels/copy/transpose_tile.h"
 
+#include "loom/base/ceil_div.h"
+
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -73,7 +75,7 @@ template <std::size_t kSize>
                                               std::ptrdiff_t pitch, std::size_t bytes) {
   std::byte* to = tile.to;
   const std::byte* const end = to + static_cast<std::size_t>(tile.columns) * bytes;
-  const std::size_t whole = (bytes + kVectorBytes - 1) / kVectorBytes * kVectorBytes;
+  const std::size_t whole = round_up(bytes, kVectorBytes);
   for (int c = 0; c < tile.columns; ++c, to += bytes, buffer += pitch) {
     if (end - to < static_cast<std::ptrdiff_t>(whole)) [[unlikely]] {
       std::memcpy(to, buffer, bytes);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Concatenation: each tensor is copied to its place in the result, all of them in one grid.
+#include "loom/base/ceil_div.h"
 #include "loom/kernels/copy/interleave.h"
 #include "loom/kernels/copy/strided_copy.h"
 #include "loom/ops/aten/structured.h"
@@ -77,13 +78,14 @@ struct CatCommand {
     const std::size_t bytes = sources.size() * output.itemsize();
     const auto length = std::max<std::int64_t>(kInterleavedBytes / bytes, 1);
     Grid(queue.cores(), queue.id().priority)
-        .run((count + length - 1) / length,
-             [&](std::int64_t block) {
-               const std::int64_t begin = block * length;
-               kernels::interleave_elements(sources, output.itemsize(), begin,
-                                            std::min(begin + length, count), output.data());
-             },
-             RunBy::kAny);
+        .run(
+            ceil_div(count, length),
+            [&](std::int64_t block) {
+              const std::int64_t begin = block * length;
+              kernels::interleave_elements(sources, output.itemsize(), begin,
+                                           std::min(begin + length, count), output.data());
+            },
+            RunBy::kAny);
   }
 
   void place() {
@@ -124,7 +126,7 @@ struct CatCommand {
         : overlaps_
             ? items
             : block_length(items, static_cast<double>(input.numel()) / static_cast<double>(items));
-    const std::int64_t count = place.copy ? place.copy->blocks() : (items + length - 1) / length;
+    const std::int64_t count = place.copy ? place.copy->blocks() : ceil_div(items, length);
     const std::size_t each = static_cast<std::size_t>(input.numel()) * output.itemsize() /
                              static_cast<std::size_t>(count);
     for (std::int64_t i = 0; i < count; ++i) {

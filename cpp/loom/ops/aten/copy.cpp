@@ -6,6 +6,7 @@
 
 #include "loom/backend/device_state.h"
 #include "loom/backend/host_allocator.h"
+#include "loom/base/ceil_div.h"
 #include "loom/device/held_memory.h"
 #include "loom/kernels/copy/copy_bytes.h"
 #include "loom/kernels/copy/strided_copy.h"
@@ -43,7 +44,7 @@ void copy_dense(Grid& grid, const TensorRef& destination, const TensorRef& sourc
   // core.
   constexpr std::size_t kWhole = std::size_t{1} << 20, kPiece = std::size_t{256} << 10;
   const std::size_t length = bytes <= kWhole || streaming ? kWhole : kPiece;
-  const auto blocks = static_cast<std::int64_t>((bytes + length - 1) / length);
+  const auto blocks = static_cast<std::int64_t>(ceil_div(bytes, length));
   grid.run_by_any(blocks, [&](std::int64_t block) {
     const std::size_t begin = static_cast<std::size_t>(block) * length;
     kernels::copy_bytes(destination.data() + begin, source.data() + begin,

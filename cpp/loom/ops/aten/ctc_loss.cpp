@@ -2,6 +2,7 @@
 // The connectionist temporal classification loss: samples do not meet, but their lengths are lists
 // of numbers, and the kernels return tables of their own. A block is a call of ATen's kernel for
 // some samples.
+#include "loom/base/ceil_div.h"
 #include "loom/ops/fallback/fallback.h"
 #include "loom/ops/launch/empty.h"
 #include "loom/ops/launch/launch.h"
@@ -66,7 +67,7 @@ struct Samples {
 template <class Body>
 void for_samples(Grid& grid, const Ctc& ctc, Body body) {
   const std::int64_t block = ctc.block();
-  grid.run((ctc.samples() + block - 1) / block, [&](std::int64_t i) {
+  grid.run(ceil_div(ctc.samples(), block), [&](std::int64_t i) {
     const std::int64_t first = i * block;
     body(Samples{ctc, first, std::min(block, ctc.samples() - first)});
   });

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Inner products of vectors.
+#include "loom/base/ceil_div.h"
 #include "loom/kernels/gemm/inner_product.h"
 #include "loom/ops/fallback/fallback.h"
 #include "loom/ops/launch/empty.h"
@@ -32,7 +33,7 @@ void dense_product(Grid& grid, const at::Tensor& to, const at::Tensor& a, const 
                    std::int64_t block) {
   const std::int64_t count = a.numel();
   const T *const one = row_elements<T>(a), *const two = row_elements<T>(b);
-  std::vector<double> parts(static_cast<std::size_t>((count + block - 1) / block));
+  std::vector<double> parts(static_cast<std::size_t>(ceil_div(count, block)));
   grid.run_by_any(static_cast<std::int64_t>(parts.size()), [&](std::int64_t index) {
     const std::int64_t begin = index * block;
     parts[static_cast<std::size_t>(index)] =
@@ -68,7 +69,7 @@ at::Tensor inner_product(const char* name, const char* schema, const at::Tensor&
       return with_row_element(
           a.dtype(), [&]<class T>() { dense_product<T>(grid, to.alias(), one, two, block); });
     }
-    std::vector<at::Tensor> parts((count + block - 1) / block);
+    std::vector<at::Tensor> parts(ceil_div(count, block));
     // Parts are not rounded to half: they may be larger than their sum, and than half can be.
     const c10::ScalarType dtype = at::toOpMathType(a.dtype());
     grid.run(static_cast<std::int64_t>(parts.size()), [&](std::int64_t index) {

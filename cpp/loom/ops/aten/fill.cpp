@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // fill_ and zero_.
 
+#include "loom/base/ceil_div.h"
 #include "loom/ops/launch/fused.h"
 #include "loom/ops/launch/launch.h"
 #include "loom/ops/launch/number_check.h"
@@ -23,11 +24,10 @@ void zero_kernel(Grid& grid, const TensorRef& self) {
     return;
   }
   const std::size_t bytes = static_cast<std::size_t>(self.numel()) * self.itemsize();
-  grid.run_by_any(static_cast<std::int64_t>((bytes + kBlock - 1) / kBlock),
-                  [&](std::int64_t block) {
-                    const std::size_t begin = static_cast<std::size_t>(block) * kBlock;
-                    std::memset(self.data() + begin, 0, std::min(kBlock, bytes - begin));
-                  });
+  grid.run_by_any(static_cast<std::int64_t>(ceil_div(bytes, kBlock)), [&](std::int64_t block) {
+    const std::size_t begin = static_cast<std::size_t>(block) * kBlock;
+    std::memset(self.data() + begin, 0, std::min(kBlock, bytes - begin));
+  });
 }
 
 at::Tensor& zero_(at::Tensor& self) {

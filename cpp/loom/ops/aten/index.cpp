@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Selection by index and embeddings. An index out of range is found by the kernel,
 // so it is reported at the next synchronisation.
+#include "loom/base/ceil_div.h"
 #include "loom/ops/fallback/fallback.h"
 #include "loom/ops/launch/empty.h"
 #include "loom/ops/launch/launch.h"
@@ -89,7 +90,7 @@ void select_dense(Grid& grid, const TensorRef& output, const TensorRef& self,
   const std::int64_t total = selection.outer * selection.count;
   const std::int64_t block =
       block_length(total, 4 + static_cast<double>(selection.bytes) / sizeof(float));
-  grid.run_by_any((total + block - 1) / block, [&](std::int64_t i) {
+  grid.run_by_any(ceil_div(total, block), [&](std::int64_t i) {
     const std::int64_t begin = i * block, end = std::min(total, begin + block);
     if (which.scalar_type() == c10::kLong) {
       select_items(to, from, which.const_data_ptr<std::int64_t>(), selection, begin, end);
@@ -232,9 +233,9 @@ void add_embedding_gradients(Grid& grid, const TensorRef& result, const TensorRe
           : lists_of(which.const_data_ptr<std::int32_t>(), count, rows, padding_index)};
   const bool even = all.lists.longest <= std::max<std::int64_t>(count / 8, 16);
   const std::int64_t blocks = std::max(rows, count) * columns / kElements + 1;
-  const std::int64_t length = (rows + blocks - 1) / blocks;
+  const std::int64_t length = ceil_div(rows, blocks);
   const std::int64_t width = even ? columns : kColumns;
-  const std::int64_t down = (rows + length - 1) / length, across = (columns + width - 1) / width;
+  const std::int64_t down = ceil_div(rows, length), across = ceil_div(columns, width);
   grid.run_by_any(down * across, [&](std::int64_t block) {
     const std::int64_t row = block / across * length, begin = block % across * width;
     for (std::int64_t r = row; r < std::min(rows, row + length); ++r) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Distances between the rows of a matrix with ATen's CPU kernels; the gradient is cut along the
 // columns, bit by bit as cpu has it. Anything unusual is left to cpu.
+#include "loom/base/ceil_div.h"
 #include "loom/ops/fallback/fallback.h"
 #include "loom/ops/launch/empty.h"
 #include "loom/ops/launch/launch.h"
@@ -46,10 +47,10 @@ void gradient_of(Grid& grid, const TensorRef& to, const TensorRef& gradient,
   const std::int64_t rows = points.sizes()[0], columns = points.sizes()[1];
   const std::int64_t line = kLineBytes / static_cast<std::int64_t>(points.itemsize());
   const auto pairs = static_cast<double>(pairs_of(rows));
-  const std::int64_t lines = (columns + line - 1) / line;
+  const std::int64_t lines = ceil_div(columns, line);
   const std::int64_t block =
       line * block_length(lines, kBackwardCost * pairs * static_cast<double>(line));
-  grid.run((columns + block - 1) / block, [&](std::int64_t index) {
+  grid.run(ceil_div(columns, block), [&](std::int64_t index) {
     const std::int64_t begin = index * block, length = std::min(block, columns - begin);
     const at::Tensor part = points.alias().narrow(1, begin, length).contiguous();
     at::Tensor result = at::empty_like(part);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/cuts/scan.h"
 
+#include "loom/base/ceil_div.h"
 #include "loom/ops/launch/launch.h"
 
 #include <c10/core/WrapDimMinimal.h>
@@ -23,7 +24,7 @@ constexpr std::int64_t kEnoughUnits = 16;
 struct Layout {
   std::int64_t outer = 1, length = 1, inner = 1;
 
-  [[nodiscard]] std::int64_t groups() const { return (inner + kColumns - 1) / kColumns; }
+  [[nodiscard]] std::int64_t groups() const { return ceil_div(inner, kColumns); }
   [[nodiscard]] std::int64_t units() const { return outer * groups(); }
   [[nodiscard]] std::int64_t width() const { return std::min(inner, kColumns); }
   [[nodiscard]] std::int64_t width_of(std::int64_t unit) const {
@@ -96,7 +97,7 @@ struct Scan {
     const std::int64_t units = layout.units();
     const std::int64_t block =
         block_length(units, kCost * static_cast<double>(layout.length * layout.width()));
-    grid.run_by_any((units + block - 1) / block, [&](std::int64_t index) {
+    grid.run_by_any(ceil_div(units, block), [&](std::int64_t index) {
       const std::int64_t end = std::min(units, (index + 1) * block);
       if (layout.inner == 1) return in_rows(index * block, end);
       for (std::int64_t unit = index * block; unit < end; ++unit) {
@@ -108,7 +109,7 @@ struct Scan {
   }
 
   void in_parts(Grid& grid, std::int64_t block) const {
-    const std::int64_t parts = (layout.length + block - 1) / block;
+    const std::int64_t parts = ceil_div(layout.length, block);
     const std::int64_t units = layout.units();
     std::vector<Accumulators> before(static_cast<std::size_t>(units * parts));
     const auto each = [&](auto&& body) {

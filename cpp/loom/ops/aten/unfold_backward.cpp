@@ -2,6 +2,7 @@
 // The gradient of windows (unfold), of which stft and istft are made: ATen's kernel, on ranges of a
 // dimension that the windows do not go along, or else on ranges of the one that they do, each of
 // which sees the windows that reach into it.
+#include "loom/base/ceil_div.h"
 #include "loom/ops/cuts/reduce.h"
 #include "loom/ops/fallback/fallback.h"
 #include "loom/ops/launch/empty.h"
@@ -57,7 +58,7 @@ void add_ranges(Grid& grid, const TensorRef& result, const TensorRef& windows, W
   const std::int64_t block =
       std::max(least, block_length(items, kCost * static_cast<double>(windows.numel()) /
                                               static_cast<double>(items)));
-  grid.run((items + block - 1) / block, [&](std::int64_t index) {
+  grid.run(ceil_div(items, block), [&](std::int64_t index) {
     add_range(result, given, how, index * block, std::min(items, (index + 1) * block));
   });
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/cuts/convolution_cut.h"
 
+#include "loom/base/ceil_div.h"
+
 #include <bit>
 
 namespace loom::ops {
@@ -52,10 +54,10 @@ ConvolutionCut cut(std::int64_t batch, std::int64_t samples, std::int64_t channe
   // Two blocks of the batch keep two cores busy as well as four of channels: ties go to it.
   if (samples >= slices) {
     batch = std::max<std::int64_t>(batch, 1);
-    return {batch, (batch + samples - 1) / samples, false};
+    return {batch, ceil_div(batch, samples), false};
   }
-  const std::int64_t block = (channels + slices - 1) / slices;
-  return {channels, (block + kFewestChannels - 1) / kFewestChannels * kFewestChannels, true};
+  const std::int64_t block = ceil_div(channels, slices);
+  return {channels, round_up(block, kFewestChannels), true};
 }
 
 }  // namespace

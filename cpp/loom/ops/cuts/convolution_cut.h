@@ -6,6 +6,7 @@
 // activations in a block of channels; so the smaller of the two decides, and how often.
 // Thread: any; shapes are all that is looked at.
 
+#include "loom/base/ceil_div.h"
 #include "loom/ops/launch/tensor_ref.h"
 
 #include <ATen/core/Tensor.h>
@@ -19,7 +20,7 @@ struct ConvolutionCut {
   std::int64_t items, block;
   bool channels;  ///< of the output in a forward, of the input in a backward; else the batch
 
-  [[nodiscard]] std::int64_t count() const noexcept { return (items + block - 1) / block; }
+  [[nodiscard]] std::int64_t count() const noexcept { return ceil_div(items, block); }
   [[nodiscard]] at::Tensor part(const TensorRef& whole, int dim, std::int64_t index) const {
     if (!whole.defined()) return {};
     const std::int64_t begin = index * block;

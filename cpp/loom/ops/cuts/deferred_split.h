@@ -6,6 +6,7 @@
 // named; of others a table says which dimensions a kernel works along, and any other one may be
 // cut. What fits no rule is one block. Blocks depend on shapes only. Thread: any.
 
+#include "loom/base/ceil_div.h"
 #include "loom/base/export.h"
 #include "loom/ops/meta/rule.h"
 
@@ -53,7 +54,7 @@ struct DeferredSplit {
                                        ///< of its tensors that have all items
   std::vector<std::int8_t> results;    ///< that of each new result
 
-  [[nodiscard]] std::int64_t blocks() const noexcept { return (items + block - 1) / block; }
+  [[nodiscard]] std::int64_t blocks() const noexcept { return ceil_div(items, block); }
 };
 
 /// Those of each new result; nothing for one that is absent.

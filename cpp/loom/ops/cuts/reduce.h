@@ -6,6 +6,7 @@
 // blocks are ranges of a reduced dimension, whose partial results are combined in their order.
 // Which of the two, and where, depends on shapes only. Thread: any.
 
+#include "loom/base/ceil_div.h"
 #include "loom/ops/launch/launch.h"
 
 #include <ATen/DimVector.h>
@@ -49,7 +50,7 @@ struct Chunks {
   std::int64_t dim = kFlat;
   std::int64_t items = 0, block = 1;
 
-  [[nodiscard]] std::int64_t count() const noexcept { return (items + block - 1) / block; }
+  [[nodiscard]] std::int64_t count() const noexcept { return ceil_div(items, block); }
   [[nodiscard]] at::Tensor part(const TensorRef& input, std::int64_t index) const;
 };
 

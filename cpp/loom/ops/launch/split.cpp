@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/launch/split.h"
 
+#include "loom/base/ceil_div.h"
 #include "loom/ops/launch/self_overlap.h"
 
 #include <c10/util/SmallVector.h>
@@ -72,11 +73,11 @@ at::Tensor alias_rows(const TensorRef& operand, int leading, std::int64_t begin,
 
 std::int64_t block_length(std::int64_t items, double cost) noexcept {
   const double by_cost = std::max(1.0, std::ceil(kBlockCost / std::max(cost, 1e-9)));
-  const std::int64_t by_count = (items + kMaxBlocks - 1) / kMaxBlocks;
+  const std::int64_t by_count = ceil_div(items, kMaxBlocks);
   if (by_cost >= static_cast<double>(items)) return std::max<std::int64_t>(items, 1);
   const std::int64_t longest = std::max(static_cast<std::int64_t>(by_cost), by_count);
-  const std::int64_t blocks = (items + longest - 1) / longest;
-  return (items + blocks - 1) / blocks;  // of about the same length, with no short one at the end
+  const std::int64_t blocks = ceil_div(items, longest);
+  return ceil_div(items, blocks);  // of about the same length, with no short one at the end
 }
 
 at::Tensor SlicePlan::slice(const TensorRef& operand, int index, std::int64_t begin) const {

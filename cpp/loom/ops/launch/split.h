@@ -5,6 +5,7 @@
 // range of; the number of blocks follows from shapes only, never from the number of cores, so that
 // results do not depend on it. Thread: the worker that runs the command.
 
+#include "loom/base/ceil_div.h"
 #include "loom/device/cores.h"
 #include "loom/ops/launch/tensor_ref.h"
 
@@ -27,7 +28,7 @@ struct SlicePlan {
   std::array<std::int8_t, kMaxOperands> modes{};
 
   [[nodiscard]] std::int64_t blocks() const noexcept {
-    return items <= block ? 1 : (items + block - 1) / block;
+    return items <= block ? 1 : ceil_div(items, block);
   }
   /// The part of `operand` (number `index`) that the block starting at `begin` sees.
   [[nodiscard]] at::Tensor slice(const TensorRef& operand, int index, std::int64_t begin) const;

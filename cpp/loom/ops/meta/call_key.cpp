@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/meta/call_key.h"
 
+#include "loom/base/ceil_div.h"
 #include "loom/base/hash.h"
 
 #include <ATen/Context.h>
@@ -114,7 +115,7 @@ bool CallKey::add_number(const at::Tensor& number) {
 
 void CallKey::add_bytes(const void* bytes, std::size_t count) {
   const std::size_t first = words_.size(), size = sizeof(std::uint64_t);
-  words_.resize(first + (count + size - 1) / size, 0);
+  words_.resize(first + ceil_div(count, size), 0);
   if (count > 0) std::memcpy(&words_[first], bytes, count);
 }
 

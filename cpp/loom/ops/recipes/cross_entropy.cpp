@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/recipes/cross_entropy.h"
 
+#include "loom/base/ceil_div.h"
 #include "loom/kernels/norm/largest.h"
 #include "loom/ops/launch/empty.h"
 #include "loom/ops/launch/launch.h"
@@ -71,7 +72,7 @@ struct RowBlocks {
         ignore_index(ignored),
         reduction(reduced) {}
 
-  [[nodiscard]] std::int64_t count() const noexcept { return (rows + block - 1) / block; }
+  [[nodiscard]] std::int64_t count() const noexcept { return ceil_div(rows, block); }
   [[nodiscard]] std::int64_t begin(std::int64_t index) const noexcept { return index * block; }
   [[nodiscard]] std::int64_t length(std::int64_t index) const noexcept {
     return std::min(block, rows - begin(index));

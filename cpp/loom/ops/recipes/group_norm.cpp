@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Group normalisation, cut along the batch; gradients of the parameters are summed over parts of
 // it in their order.
+#include "loom/base/ceil_div.h"
 #include "loom/ops/fallback/fallback.h"
 #include "loom/ops/launch/empty.h"
 #include "loom/ops/launch/launch.h"
@@ -94,7 +95,7 @@ struct Parts {
   Shape shape;
   std::int64_t block;
 
-  [[nodiscard]] std::int64_t count() const noexcept { return (shape.samples + block - 1) / block; }
+  [[nodiscard]] std::int64_t count() const noexcept { return ceil_div(shape.samples, block); }
   [[nodiscard]] at::Tensor samples(const TensorRef& whole, std::int64_t index) const {
     if (!whole.defined()) return {};
     const std::int64_t begin = index * block;
@@ -151,7 +152,7 @@ Three group_norm_backward(const at::Tensor& grad, const at::Tensor& input, const
     if (mask[2]) to_bias.zero_();
     return {to_input, to_weight, to_bias};
   }
-  const std::int64_t fewest = (samples + kMaxGradientParts - 1) / kMaxGradientParts;
+  const std::int64_t fewest = ceil_div(samples, kMaxGradientParts);
   const Parts parts{shape, std::max(block_length(samples, 2 * shape.sample_cost()), fewest)};
   launch_on(input.device(), "native_group_norm_backward", Custom{}, gradients, out(to_input),
             out(to_weight), out(to_bias), grad.contiguous(from.suggest_memory_format()), from, mean,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Layer and batch normalisation. Layers are cut along rows; gradients of their parameters are
 // summed over parts of the rows in their order.
+#include "loom/base/ceil_div.h"
 #include "loom/ops/fallback/fallback.h"
 #include "loom/ops/launch/empty.h"
 #include "loom/ops/launch/launch.h"
@@ -88,7 +89,7 @@ struct RowCut {
   std::int64_t rows, row_size, block;
   std::int8_t leading;
 
-  [[nodiscard]] std::int64_t count() const noexcept { return (rows + block - 1) / block; }
+  [[nodiscard]] std::int64_t count() const noexcept { return ceil_div(rows, block); }
   [[nodiscard]] at::Tensor part(const TensorRef& whole, std::int64_t index) const {
     SlicePlan plan;
     plan.items = rows;
@@ -163,7 +164,7 @@ Three layer_norm_backward(const at::Tensor& grad, const at::Tensor& input, c10::
     return {to_input, to_weight, to_bias};
   }
   const double cost = 2 * kLayerElementCost * static_cast<double>(row_size);
-  const std::int64_t fewest = (rows + kMaxGradientParts - 1) / kMaxGradientParts;
+  const std::int64_t fewest = ceil_div(rows, kMaxGradientParts);
   const RowCut cut{
       .rows = rows,
       .row_size = row_size,

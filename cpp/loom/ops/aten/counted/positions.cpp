@@ -2,6 +2,7 @@
 #include "loom/ops/aten/counted/positions.h"
 
 #include "loom/backend/stream.h"
+#include "loom/base/ceil_div.h"
 #include "loom/ops/aten/counted/nonzero_test.h"
 #include "loom/ops/launch/empty.h"
 #include "loom/ops/launch/launch.h"
@@ -12,9 +13,7 @@
 namespace loom::ops {
 namespace {
 
-std::int64_t blocks_of(std::int64_t elements) {
-  return (elements + Counted::kBlock - 1) / Counted::kBlock;
-}
+std::int64_t blocks_of(std::int64_t elements) { return ceil_div(elements, Counted::kBlock); }
 
 // Runs on the worker.
 void count_blocks(Grid& grid, const TensorRef& before, const TensorRef& elements) {

@@ -4,6 +4,7 @@
 // Policies of operators that work along one dimension (sorting, gathering, scattering), cut along
 // another one; and of triangles of matrices. Thread: any.
 
+#include "loom/base/ceil_div.h"
 #include "loom/ops/aten/structured.h"
 #include "loom/ops/cuts/reduce.h"
 #include "loom/ops/launch/self_overlap.h"
@@ -141,7 +142,7 @@ struct Triangle {
       const std::int64_t most =
           may_overlap_itself(to) ? rows : block_length(rows, static_cast<double>(to.sizes()[1]));
       const std::int64_t block = std::max<std::int64_t>(most, 1);
-      grid.run((rows + block - 1) / block, [&](std::int64_t index) {
+      grid.run(ceil_div(rows, block), [&](std::int64_t index) {
         const std::int64_t begin = index * block, count = std::min(block, rows - begin);
         at::Tensor result = to.alias_slice(0, begin, count);
         const KeptForm form(result);

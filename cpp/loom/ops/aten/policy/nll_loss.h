@@ -3,6 +3,7 @@
 
 // Policies of the negative log likelihood and of its gradient. Thread: any.
 
+#include "loom/base/ceil_div.h"
 #include "loom/ops/aten/structured.h"
 
 #include <ATen/core/Reduction.h>
@@ -34,7 +35,7 @@ template <auto kCpu>
 void nll_loss_in_blocks(Grid& grid, const TensorRef& output, const TensorRef& total,
                         const TensorRef& self, const TensorRef& target, const TensorRef& weight,
                         std::int64_t reduction, std::int64_t ignored, std::int64_t block) {
-  const std::int64_t samples = self.sizes()[0], count = (samples + block - 1) / block;
+  const std::int64_t samples = self.sizes()[0], count = ceil_div(samples, block);
   const bool each = reduction == at::Reduction::None;
   const at::Tensor sums = at::zeros({2, count}, c10::TensorOptions(c10::kCPU).dtype(self.dtype()));
   const at::Tensor losses = sums.select(0, 0), weights = sums.select(0, 1);

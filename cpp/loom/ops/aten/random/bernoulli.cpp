@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // bernoulli_ and its variants.
+#include "loom/base/ceil_div.h"
 #include "loom/ops/aten/random/fill.h"
 #include "loom/ops/aten/random/random_ops.h"
 #include "loom/ops/meta/structured_meta.h"
@@ -47,7 +48,7 @@ void fill_from_tensor(Grid& grid, const TensorRef& self, const TensorRef& p,
     const std::int64_t begin = chunk * kChunkWords;
     const std::int64_t count = std::min<std::int64_t>(kChunkWords, self.numel() - begin);
     philox_tiles(stream, static_cast<std::uint64_t>(chunk) * kChunkTiles,
-                 (count + kTileWords - 1) / kTileWords, words);
+                 ceil_div(count, kTileWords), words);
     runs.visit(begin, count, [&](const auto& pointers, std::int64_t done, std::int64_t length) {
       load_run<P>(pointers[1], runs.steps()[1], probabilities + done, length);
       if (!kernels::rng::compare(words + done, probabilities + done, kept + done, length)) {

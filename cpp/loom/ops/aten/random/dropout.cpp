@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // native_dropout and its gradient, each one pass over memory.
+#include "loom/base/ceil_div.h"
 #include "loom/ops/aten/random/fill.h"
 #include "loom/ops/aten/random/random_ops.h"
 #include "loom/ops/launch/empty.h"
@@ -52,7 +53,7 @@ void dropout_kernel(Grid& grid, const TensorRef& output, const TensorRef& mask,
     alignas(64) std::uint8_t kept[kChunkWords];
     const std::int64_t begin = chunk * kChunkWords;
     const std::int64_t count = std::min<std::int64_t>(kChunkWords, output.numel() - begin);
-    const std::int64_t tiles = (count + kTileWords - 1) / kTileWords;
+    const std::int64_t tiles = ceil_div(count, kTileWords);
     philox_tiles(stream, static_cast<std::uint64_t>(chunk) * kChunkTiles, tiles, words);
     transform<Bernoulli>(keep, words, tiles, kept);
     runs.visit(begin, count, [&](const auto& pointers, std::int64_t done, std::int64_t length) {

@@ -4,6 +4,7 @@
 // The kernel that fills a tensor with values of a distribution: value i of the stream goes to the
 // element of logical index i. Thread: the worker of a stream, through launch().
 
+#include "loom/base/ceil_div.h"
 #include "loom/kernels/rng/distributions.h"
 #include "loom/kernels/rng/loops.h"
 #include "loom/kernels/rng/philox.h"
@@ -60,9 +61,9 @@ template <class Body>
 void run_chunks(Grid& grid, const TensorRef& self, int words_per_value, Body&& body) {
   constexpr double kCost = 3 * kChunkWords;  // in additions: 1 ns a word
   const std::int64_t per_chunk = kChunkWords / words_per_value;
-  const std::int64_t chunks = (self.numel() + per_chunk - 1) / per_chunk;
+  const std::int64_t chunks = ceil_div(self.numel(), per_chunk);
   const std::int64_t length = may_overlap_itself(self) ? chunks : block_length(chunks, kCost);
-  grid.run((chunks + length - 1) / length, [&](std::int64_t block) {
+  grid.run(ceil_div(chunks, length), [&](std::int64_t block) {
     const std::int64_t end = std::min(chunks, (block + 1) * length);
     for (std::int64_t chunk = block * length; chunk < end; ++chunk) body(chunk);
   });

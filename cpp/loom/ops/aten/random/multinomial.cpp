@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // multinomial. ATen's function checks the arguments and draws without replacement (by exponential_
 // and topk); drawing with replacement is a stub of it, given here for loom.
+#include "loom/base/ceil_div.h"
 #include "loom/kernels/rng/word_reader.h"
 #include "loom/ops/aten/random/fill.h"
 #include "loom/ops/aten/random/random_ops.h"
@@ -86,7 +87,7 @@ void multinomial_kernel(Grid& grid, const TensorRef& result, const TensorRef& we
     Sums<T> sums;
     sums.assign(weights, 0);
     constexpr std::int64_t kBlock = 4096;
-    grid.run((samples + kBlock - 1) / kBlock, [&](std::int64_t block) {
+    grid.run(ceil_div(samples, kBlock), [&](std::int64_t block) {
       const std::int64_t begin = block * kBlock;
       draw(result, sums, stream, 0, begin, std::min(samples, begin + kBlock));
     });
@@ -95,7 +96,7 @@ void multinomial_kernel(Grid& grid, const TensorRef& result, const TensorRef& we
   const double cost =
       2.0 * static_cast<double>(weights.sizes().back()) + 100.0 * static_cast<double>(samples);
   const std::int64_t length = block_length(rows, cost);
-  grid.run((rows + length - 1) / length, [&](std::int64_t block) {
+  grid.run(ceil_div(rows, length), [&](std::int64_t block) {
     Sums<T> sums;
     for (std::int64_t row = block * length; row < std::min(rows, (block + 1) * length); ++row) {
       sums.assign(weights, row);

@@ -3,6 +3,7 @@
 // the other in the result, are shuffled each by itself (Fisher and Yates). All permutations come
 // out equally likely, buckets fit the caches, and both steps run on all cores (Rao 1961,
 // Sandelius 1962). Which number goes where depends on the seed, the offset and n only.
+#include "loom/base/ceil_div.h"
 #include "loom/kernels/rng/word_reader.h"
 #include "loom/ops/aten/random/fill.h"
 #include "loom/ops/aten/random/random_ops.h"
@@ -25,8 +26,6 @@ constexpr std::int64_t kMinSegment = 1 << 16;  // numbers that one block distrib
 constexpr std::int64_t kMaxSegments = 64;
 constexpr int kDrawWords = 2;    // of one position, for the shuffle
 constexpr int kChoiceWords = 1;  // of one number, for its bucket
-
-constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 // A vector of T with a step in memory.
 template <class T>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Distributions whose every element has parameters of its own and rejects samples: poisson,
 // binomial, gamma, dirichlet.
+#include "loom/base/ceil_div.h"
 #include "loom/kernels/rng/element_words.h"
 #include "loom/ops/aten/random/fill.h"
 #include "loom/ops/aten/random/random_ops.h"
@@ -104,7 +105,7 @@ void sample_elements(Grid& grid, const TensorRef& result, const PhiloxStream& st
   constexpr std::size_t kParameters = sizeof...(Parameter);
   const StridedRuns<1 + static_cast<int>(kParameters)> runs({&result, &parameters...});
   const std::int64_t length = block_length(result.numel(), kCost);
-  grid.run((result.numel() + length - 1) / length, [&](std::int64_t block) {
+  grid.run(ceil_div(result.numel(), length), [&](std::int64_t block) {
     const std::int64_t begin = block * length;
     const std::int64_t count = std::min(length, result.numel() - begin);
     runs.visit(begin, count, [&](auto pointers, std::int64_t done, std::int64_t run) {

@@ -6,6 +6,7 @@
 
 #include "loom/backend/generator.h"
 #include "loom/backend/stream.h"
+#include "loom/base/ceil_div.h"
 #include "loom/kernels/rng/philox.h"
 
 #include <ATen/core/Generator.h>
@@ -44,7 +45,7 @@ inline ReservedWords reserve(const std::optional<at::Generator>& generator, c10:
                              std::int64_t values, int words) {
   check_generator_suits(generator, device);
   const std::uint64_t count = static_cast<std::uint64_t>(values) * static_cast<unsigned>(words);
-  const std::uint64_t tiles = (count + kTileWords - 1) / kTileWords;
+  const std::uint64_t tiles = ceil_div(count, kTileWords);
   return {generator_or_default(generator, device.index())
               .reserve_for(current_queue(device.index()), tiles * kTileWords)};
 }

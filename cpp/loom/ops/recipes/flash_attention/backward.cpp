@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Tiles are keys x queries here: then the large operands of all five products lie as they should,
 // and only tiles of queries are turned.
+#include "loom/base/ceil_div.h"
 #include "loom/ops/recipes/flash_attention/flash_attention.h"
 #include "loom/ops/recipes/flash_attention/operands.h"
 
@@ -192,7 +193,7 @@ void run(Grid& grid, const Problem<T>& problem) {
       Item<T>(problem, i).run();
     }
   };
-  grid.run_by_any((items + together - 1) / together, run_block);
+  grid.run_by_any(ceil_div(items, together), run_block);
 }
 
 template <class T>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "loom/base/ceil_div.h"
 #include "loom/ops/recipes/flash_attention/flash_attention.h"
 #include "loom/ops/recipes/flash_attention/operands.h"
 
@@ -124,7 +125,7 @@ template <class T>
 void run(Grid& grid, const Problem<T>& problem) {
   const std::int64_t items = problem.query.items(), queries = problem.query.positions();
   const std::int64_t length = items >= kManyItems ? std::max(queries, kTile) : kQueries;
-  const std::int64_t parts = (queries + length - 1) / length;
+  const std::int64_t parts = ceil_div(queries, length);
   const double work = 2.0 * static_cast<double>(queries) *
                       static_cast<double>(problem.key.positions() * problem.key.elements());
   const std::int64_t together = parts > 1 ? 1 : items_of_block(work, items);
@@ -138,7 +139,7 @@ void run(Grid& grid, const Problem<T>& problem) {
       for (std::int64_t m = first; m < end; m += kTile) item.run(m, std::min(kTile, end - m));
     }
   };
-  grid.run_by_any((items + together - 1) / together * parts, run_block);
+  grid.run_by_any(ceil_div(items, together) * parts, run_block);
 }
 
 template <class T>

@@ -3,6 +3,7 @@
 
 // The operands of flash attention as matrices. Thread: any.
 
+#include "loom/base/ceil_div.h"
 #include "loom/kernels/attention/tiles.h"
 #include "loom/ops/launch/tensor_ref.h"
 #include "loom/ops/recipes/product/multiply.h"
@@ -26,10 +27,6 @@ template <class T>
 template <class T>
 [[nodiscard]] const TileElement<T>* in_tiles(const T* elements) noexcept {
   return reinterpret_cast<const TileElement<T>*>(elements);
-}
-
-[[nodiscard]] constexpr std::int64_t round_up(std::int64_t count, std::int64_t unit) noexcept {
-  return (count + unit - 1) / unit * unit;
 }
 
 /// [batch, heads, positions, elements]: positions x elements for each item of batch and heads.

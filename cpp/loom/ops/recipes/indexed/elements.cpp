@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/recipes/indexed/elements.h"
 
+#include "loom/base/ceil_div.h"
+
 #include <ATen/ops/scalar_tensor.h>
 
 #include <algorithm>
@@ -137,7 +139,7 @@ bool gather_elements(Grid& grid, const TensorRef& result, const TensorRef& self,
   const auto* const places = reinterpret_cast<const std::int64_t*>(index.data());
   std::atomic<bool> all_there = true;
   kernels::with_bytes(result.itemsize(), [&]<class T>(T) {
-    grid.run_by_any((total + block - 1) / block, [&](std::int64_t i) {
+    grid.run_by_any(ceil_div(total, block), [&](std::int64_t i) {
       const std::int64_t begin = i * block;
       if (!gather_range(reinterpret_cast<T*>(result.data()),
                         reinterpret_cast<const T*>(self.data()), places, lines, begin,

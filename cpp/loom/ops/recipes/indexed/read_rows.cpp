@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/recipes/indexed/read_rows.h"
 
+#include "loom/base/ceil_div.h"
 #include "loom/kernels/copy/element_order.h"
 
 #include <algorithm>
@@ -15,7 +16,7 @@ bool read_rows(Grid& grid, const TensorRef& result, const TensorRef& self, const
   const auto bytes = static_cast<std::int64_t>(self.itemsize()) * self.numel() / self.sizes()[0];
   const std::int64_t block = block_length(count, 4 + static_cast<double>(bytes) / sizeof(float));
   const auto copy = [&](auto copy_row) {
-    grid.run_by_any((count + block - 1) / block, [&](std::int64_t number) {
+    grid.run_by_any(ceil_div(count, block), [&](std::int64_t number) {
       const std::int64_t end = std::min(count, (number + 1) * block);
       for (std::int64_t i = number * block; i < end; ++i) copy_row(i, (*places)[i]);
     });

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/recipes/product/blocked_product.h"
 
+#include "loom/base/ceil_div.h"
 #include "loom/ops/launch/launch_open.h"
 #include "loom/ops/launch/self_overlap.h"
 #include "loom/ops/recipes/product/multiply.h"
@@ -23,7 +24,6 @@ using detail::is_bias;
 using detail::is_turned_bias;
 using detail::operand;
 using detail::Part;
-using detail::parts;
 using detail::Problem;
 using detail::run_part;
 
@@ -79,7 +79,7 @@ std::int64_t copied_depth(const Problem<T>& p) {
   // Only sums that are the result itself can be gone on with.
   const bool in_place = std::is_same_v<T, float> && p.result.first.row_major();
   const std::int64_t depth =
-      in_place ? cut(inner, parts(bytes(inner), kCopiedPieceBytes), kCopiedAtOnce) : inner;
+      in_place ? cut(inner, ceil_div(bytes(inner), kCopiedPieceBytes), kCopiedAtOnce) : inner;
   return depth >= std::min(inner, kFewestPieceInner) && bytes(depth) <= kMaxCopiedBytes ? depth : 0;
 }
 
@@ -91,13 +91,13 @@ void copy_left(Grid& grid, Problem<T>& p) {
   T* to = t_left_of_all.get<T>(from.rows * ld);
   if (from.row_major()) {
     const std::int64_t rows = std::max<std::int64_t>(kPackedAtOnce / from.columns, 1);
-    grid.run_by_any(parts(from.rows, rows), [&](std::int64_t index) {
+    grid.run_by_any(ceil_div(from.rows, rows), [&](std::int64_t index) {
       const std::int64_t row = index * rows;
       copy_kernel_rows(from.part(row, 0, std::min(rows, from.rows - row), from.columns),
                        to + row * ld, ld);
     });
   } else {
-    grid.run_by_any(parts(from.columns, kCopiedAtOnce), [&](std::int64_t index) {
+    grid.run_by_any(ceil_div(from.columns, kCopiedAtOnce), [&](std::int64_t index) {
       const std::int64_t column = index * kCopiedAtOnce;
       const std::int64_t columns = std::min(kCopiedAtOnce, from.columns - column);
       copy_kernel_rows(from.part(0, column, from.rows, columns), to + column, ld);
@@ -113,18 +113,18 @@ void pack_right(Grid& grid, Problem<T>& p) {
   const std::int64_t elements = from.rows * from.columns;
   if (from.rows > kMaxInner<T> || elements < kLeastPacked || elements > kMaxPacked) return;
   const std::int64_t panel = panel_step<T>(from.rows);
-  T* to = t_right_of_all.get<T>(parts(from.columns, kPanel) * panel);
+  T* to = t_right_of_all.get<T>(ceil_div(from.columns, kPanel) * panel);
   // In the direction in which the operand is read as it lies.
   if (from.row_major()) {
     const std::int64_t rows = std::max<std::int64_t>(kPackedAtOnce / from.columns / 2 * 2, 2);
-    grid.run_by_any(parts(from.rows, rows), [&](std::int64_t index) {
+    grid.run_by_any(ceil_div(from.rows, rows), [&](std::int64_t index) {
       const std::int64_t row = index * rows;
       pack_panels(from, row, std::min(rows, from.rows - row), to);
     });
   } else {
     const std::int64_t panels = std::max<std::int64_t>(kPackedAtOnce / from.rows / kPanel, 1);
     const std::int64_t columns = panels * kPanel;
-    grid.run_by_any(parts(from.columns, columns), [&](std::int64_t index) {
+    grid.run_by_any(ceil_div(from.columns, columns), [&](std::int64_t index) {
       const std::int64_t column = index * columns;
       pack_panels(from.part(0, column, from.rows, std::min(columns, from.columns - column)), 0,
                   from.rows, to + index * panels * panel);
@@ -148,8 +148,8 @@ RunBy run_by(const Problem<T>& p) {
 template <class T>
 void run_blocks(Grid& grid, const Problem<T>& p, bool turned, bool continues, bool ends) {
   const Block block = block_of(p);
-  const std::int64_t down = parts(p.rows(), block.rows);
-  const std::int64_t across = parts(p.columns(), block.columns);
+  const std::int64_t down = ceil_div(p.rows(), block.rows);
+  const std::int64_t across = ceil_div(p.columns(), block.columns);
   const Finish<T> finish{grid, ends ? p.options.activation : ProductActivation::kNone, turned,
                          ends && p.batch == 1};
   const auto run_block = [&](std::int64_t index) {
@@ -166,7 +166,7 @@ void run_blocks(Grid& grid, const Problem<T>& p, bool turned, bool continues, bo
       run_part(whole.cut(row, column, rows, columns), finish);
     }
   };
-  grid.run(parts(p.batch, block.items) * down * across, run_block, run_by(p));
+  grid.run(ceil_div(p.batch, block.items) * down * across, run_block, run_by(p));
 }
 
 template <class T>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/recipes/product/columns.h"
 
+#include "loom/base/ceil_div.h"
 #include "loom/ops/recipes/product/multiply.h"
 
 #include <algorithm>
@@ -99,7 +100,7 @@ void Columns::for_each_tap(std::int64_t first_row, std::int64_t rows, Function&&
   for (std::int64_t row = 0; row < std::min(taps, rows); ++row) {
     const std::int64_t at = first_row + row;
     const Tap& tap = taps_[static_cast<std::size_t>(at % taps)];
-    const TapRows made{.channels = (rows - row + taps - 1) / taps,
+    const TapRows made{.channels = ceil_div(rows - row, taps),
                        .image_step = plane_,
                        .column_step = 0,
                        .pieces = pieces_.data() + tap.begin,

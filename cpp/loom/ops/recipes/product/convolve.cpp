@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/recipes/product/convolve.h"
 
+#include "loom/base/ceil_div.h"
 #include "loom/ops/recipes/product/convolve_parts.h"
 #include "loom/ops/recipes/product/direct.h"
 #include "loom/ops/recipes/product/multiply.h"
@@ -120,7 +121,7 @@ void run_panels(const Problem& p, Blocks::Range panels, Blocks::Range filters, s
 
 // Many pixels: each block makes the columns of its own.
 void run_by_pixels(Grid& grid, const Problem& p) {
-  const std::int64_t all = p.windows.pixels(), panels = parts(all, kPanel);
+  const std::int64_t all = p.windows.pixels(), panels = ceil_div(all, kPanel);
   const double panel_work = work(p.filters, p.windows.rows(), kPanel);
   const std::int64_t length = std::clamp<std::int64_t>(
       static_cast<std::int64_t>(kBlockWork / panel_work), 1, std::min(kMostPanels, panels / 4));
@@ -143,11 +144,11 @@ void run_by_pixels(Grid& grid, const Problem& p) {
 
 // Few pixels: the columns are made once, then each block has some of the filters.
 void run_by_filters(Grid& grid, const Problem& p) {
-  const std::int64_t all = p.windows.pixels(), panels = parts(all, kPanel);
+  const std::int64_t all = p.windows.pixels(), panels = ceil_div(all, kPanel);
   const std::int64_t inner = p.windows.rows();
   float* made = t_shared.get<float>(panels * inner * kPanel);
   make_panels(grid, p.windows, p.images, made);
-  const std::int64_t lanes = std::min(parts(all, 16) * 16, panels * kPanel);
+  const std::int64_t lanes = std::min(round_up(all, 16), panels * kPanel);
   const Blocks filters(p.filters, filters_of_block(p.filters, work(p.filters, inner, lanes)));
   const Blocks groups(panels, kMostPanels);
   grid.run_by_any(filters.count() * groups.count(), [&](std::int64_t index) {

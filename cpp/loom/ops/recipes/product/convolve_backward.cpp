@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "loom/base/ceil_div.h"
 #include "loom/ops/recipes/product/convolve.h"
 #include "loom/ops/recipes/product/convolve_parts.h"
 #include "loom/ops/recipes/product/multiply.h"
@@ -82,7 +83,7 @@ GradientRows gradient_rows(Grid& grid, const float* gradient, std::int64_t filte
 const float* gradient_panels(Grid& grid, const float* gradient, std::int64_t filters,
                              const Windows& windows) {
   const std::int64_t plane = windows.result_plane(), pixels = windows.pixels();
-  const std::int64_t panels = parts(pixels, kPanel);
+  const std::int64_t panels = ceil_div(pixels, kPanel);
   float* to = t_shared.get<float>(panels * filters * kPanel);
   const Blocks blocks(panels, std::max<std::int64_t>(kCopied / (filters * kPanel), 1));
   grid.run_by_any(blocks.count(), [&](std::int64_t index) {
@@ -106,7 +107,7 @@ std::int64_t channels_of_block(std::int64_t channels, std::int64_t taps) {
   const std::int64_t most = std::clamp<std::int64_t>(kTileRows / taps, 1, channels);
   std::int64_t best = most, least = channels + 1;
   for (std::int64_t length = most; 2 * length >= most && length > 0; --length) {
-    const std::int64_t longest = parts(parts(channels, length), 2) * length;
+    const std::int64_t longest = ceil_div(ceil_div(channels, length), 2) * length;
     if (longest < least) {
       best = length;
       least = longest;
@@ -143,11 +144,11 @@ void image_gradient_of_few(Grid& grid, const TensorRef& result, const TensorRef&
   transpose(filters, pixels, panel, kPanel, left, ld);
   const Columns columns(windows, 0, pixels);
   const std::int64_t most = std::max<std::int64_t>(kPackedColumns / taps, 1);
-  const std::int64_t count = parts(parts(windows.channels, most), 2) * 2;
-  const Blocks channels(windows.channels, parts(windows.channels, count));
+  const std::int64_t count = round_up(ceil_div(windows.channels, most), 2);
+  const Blocks channels(windows.channels, ceil_div(windows.channels, count));
   grid.run_by_any(channels.count(), [&](std::int64_t index) {
     const Blocks::Range range = channels[index];
-    const std::int64_t width = range.count() * taps, panels = parts(width, kPanel) * kPanel;
+    const std::int64_t width = range.count() * taps, panels = round_up(width, kPanel);
     float* packed = t_columns.get<float>(kPackedRows * panels);
     float* sums = t_sums.get<float>(kPanel * panels);
     float* turned = t_turned.get<float>(kPanel * kPanel);
@@ -194,7 +195,7 @@ void convolve_weight_gradient(Grid& grid, const TensorRef& result, const TensorR
   // Filters are cut where there are too few columns to share: columns are made again there.
   const Blocks rows(filters, columns.count() >= 6 || filters < kTileRows
                                  ? filters
-                                 : parts(parts(filters, 2), 16) * 16);
+                                 : round_up(ceil_div(filters, 2), 16));
   grid.run_by_any(columns.count() * rows.count(), [&](std::int64_t index) {
     const auto [first, last] = columns[index / rows.count()];
     const auto [begin, end] = rows[index % rows.count()];

@@ -4,6 +4,7 @@
 // How convolutions as products are cut, in every direction.
 // Thread: the worker.
 
+#include "loom/base/ceil_div.h"
 #include "loom/ops/launch/launch.h"
 #include "loom/ops/recipes/product/columns.h"
 #include "loom/ops/recipes/product/multiply.h"
@@ -19,10 +20,6 @@ inline constexpr double kLeastBlockWork = 1e6;
 /// Panels that a block sums up at a time.
 inline constexpr std::int64_t kMostPanels = 4;
 
-inline std::int64_t parts(std::int64_t count, std::int64_t length) {
-  return (count + length - 1) / length;
-}
-
 inline double work(std::int64_t rows, std::int64_t inner, std::int64_t columns) {
   return static_cast<double>(rows) * static_cast<double>(inner) * static_cast<double>(columns);
 }
@@ -35,7 +32,7 @@ class Blocks {
     [[nodiscard]] std::int64_t count() const noexcept { return last - first; }
   };
   Blocks(std::int64_t total, std::int64_t length) noexcept : total_(total), length_(length) {}
-  [[nodiscard]] std::int64_t count() const noexcept { return parts(total_, length_); }
+  [[nodiscard]] std::int64_t count() const noexcept { return ceil_div(total_, length_); }
   [[nodiscard]] Range operator[](std::int64_t index) const noexcept {
     return {index * length_, std::min((index + 1) * length_, total_)};
   }
@@ -46,15 +43,15 @@ class Blocks {
 
 /// The inner dimension in parts of about the same length, panels of which stay in L2.
 inline std::int64_t inner_chunk(std::int64_t inner) {
-  const std::int64_t chunks = parts(inner, kMaxInner<float>);
-  return std::min(inner, parts(parts(inner, chunks), 32) * 32);
+  const std::int64_t chunks = ceil_div(inner, kMaxInner<float>);
+  return std::min(inner, round_up(ceil_div(inner, chunks), 32));
 }
 
 /// How many of `count` rows of a result a block has, if all are so much work.
 inline std::int64_t filters_of_block(std::int64_t count, double work) {
   if (work < 2 * kLeastBlockWork) return count;
   const auto wanted = static_cast<std::int64_t>(std::max(work / kBlockWork, 2.0));
-  return std::max<std::int64_t>(parts(parts(count, wanted), 16) * 16, 16);
+  return std::max<std::int64_t>(round_up(ceil_div(count, wanted), 16), 16);
 }
 
 /// Rows of one image's result, as many as are about `most_work` if each is so much work. A few
@@ -62,7 +59,7 @@ inline std::int64_t filters_of_block(std::int64_t count, double work) {
 inline Blocks bands_of(const Windows& windows, double row_work, double most_work) {
   constexpr std::int64_t kFewImages = 4;
   const std::int64_t rows = windows.y.result;
-  const std::int64_t most = parts(rows, parts(kFewImages, windows.images));
+  const std::int64_t most = ceil_div(rows, ceil_div(kFewImages, windows.images));
   return Blocks(rows,
                 std::clamp<std::int64_t>(static_cast<std::int64_t>(most_work / row_work), 1, most));
 }

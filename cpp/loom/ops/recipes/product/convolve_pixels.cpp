@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/recipes/product/convolve_pixels.h"
 
+#include "loom/base/ceil_div.h"
 #include "loom/ops/recipes/product/bfloat16.h"
 #include "loom/ops/recipes/product/convolve_parts.h"
 #include "loom/ops/recipes/product/direct.h"
@@ -65,7 +66,8 @@ const BFloat16* pack_weights(Grid& grid, const PixelProblem& p) {
     from = to;
   }
   const MatrixView<const BFloat16> right{from, inner, p.filters, 1, inner};
-  BFloat16* panels = t_panels.get<BFloat16>(parts(p.filters, kPanel) * panel_step<BFloat16>(inner));
+  BFloat16* panels =
+      t_panels.get<BFloat16>(ceil_div(p.filters, kPanel) * panel_step<BFloat16>(inner));
   const Blocks blocks(inner, kPackedAtOnce);
   grid.run_by_any(blocks.count(), [&](std::int64_t index) {
     const auto [first, last] = blocks[index];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/recipes/product/convolve_runs.h"
 
+#include "loom/base/ceil_div.h"
 #include "loom/ops/recipes/product/convolve_parts.h"
 #include "loom/ops/recipes/product/direct.h"
 #include "loom/ops/recipes/product/multiply.h"
@@ -29,7 +30,7 @@ struct Problem {
 /// The filters of all blocks, in panels; their inner order is y, x, channel, as they lie.
 const float* pack_filters(const Problem& p) {
   const std::int64_t inner = p.windows.rows();
-  float* panels = t_panels.get<float>(parts(p.filters, kPanel) * panel_step<float>(inner));
+  float* panels = t_panels.get<float>(ceil_div(p.filters, kPanel) * panel_step<float>(inner));
   pack_panels<float>({p.weights, inner, p.filters, 1, inner}, 0, inner, panels);
   return panels;
 }

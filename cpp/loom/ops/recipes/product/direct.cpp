@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/recipes/product/direct.h"
 
+#include "loom/base/ceil_div.h"
 #include "loom/kernels/conv/mending.h"
 #include "loom/ops/recipes/product/bfloat16.h"
 #include "loom/ops/recipes/product/multiply.h"
@@ -24,7 +25,7 @@ template <class T>
 class Mender {
  public:
   Mender(const DirectConvolution<T>& p, Blocks::Range filters)
-      : p_(p), filters_(filters), length_(parts(p.windows.rows(), kMaskedStep) * kMaskedStep) {}
+      : p_(p), filters_(filters), length_(round_up(p.windows.rows(), kMaskedStep)) {}
 
   void mend(std::int64_t image, std::int64_t pixel) {
     const std::int64_t plane = p_.windows.result_plane();

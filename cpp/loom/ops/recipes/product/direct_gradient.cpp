@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/recipes/product/direct_gradient.h"
 
+#include "loom/base/ceil_div.h"
 #include "loom/kernels/conv/mending.h"
 #include "loom/ops/recipes/product/convolve_parts.h"
 #include "loom/ops/recipes/product/direct.h"
@@ -26,7 +27,7 @@ struct Seen {
 
 Seen seen_through(const WindowAxis& axis, std::int64_t tap) {
   const std::int64_t offset = tap * axis.dilation - axis.padding;
-  const std::int64_t begin = std::max<std::int64_t>(parts(-offset, axis.stride), 0);
+  const std::int64_t begin = std::max<std::int64_t>(ceil_div(-offset, axis.stride), 0);
   const std::int64_t last = axis.size - 1 - offset;
   const std::int64_t end = last < 0 ? 0 : std::min(last / axis.stride + 1, axis.result);
   return {begin, std::max(begin, end), begin * axis.stride + offset};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/recipes/product/magnitudes.h"
 
+#include "loom/base/ceil_div.h"
 #include "loom/kernels/conv/exponents.h"
 #include "loom/ops/recipes/product/bfloat16.h"
 #include "loom/ops/recipes/product/convolve_parts.h"
@@ -49,8 +50,8 @@ struct Sliced {
       : data(reinterpret_cast<const T*>(tensor.data())),
         parts_count(tensor.sizes()[0]),
         part(tensor.numel() / parts_count),
-        slices(parts(part, kSlice)),
-        slice(parts(part, slices)),
+        slices(ceil_div(part, kSlice)),
+        slice(ceil_div(part, slices)),
         together(std::max<std::int64_t>(kSlice / slice, 1)) {}
 
   [[nodiscard]] std::int64_t count() const noexcept { return parts_count * slices; }

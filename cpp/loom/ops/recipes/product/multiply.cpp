@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/recipes/product/multiply.h"
 
+#include "loom/base/ceil_div.h"
 #include "loom/kernels/gemm/bfloat16.h"
 #include "loom/ops/recipes/product/bfloat16.h"
 #include "loom/ops/recipes/product/block_kernel.h"
@@ -228,7 +229,7 @@ PackedRight<T>::PackedRight(const MatrixView<const T>& right, std::int64_t left_
     const bool near = right.row_stride <= kDirectStride && right.rows <= kDirectInner;
     if (right.row_major() && (near || left_rows <= kDirectRows)) return;
   }
-  const std::int64_t panels = (right.columns + kPanel - 1) / kPanel;
+  const std::int64_t panels = ceil_div(right.columns, kPanel);
   panel_step_ = panel_step<T>(right.rows);
   T* packed = t_right.get<T>(panels * panel_step_);
   pack_panels(right, 0, right.rows, packed);
@@ -264,7 +265,7 @@ void multiply(const MatrixView<const T>& left, const MatrixView<const T>& right,
   const std::int64_t inner = right.rows;
   // Parts of about the same length, of whole vectors.
   const std::int64_t chunks = (inner + kMaxInner<T> - 1) / kMaxInner<T>;
-  const std::int64_t chunk = ((inner + chunks - 1) / chunks + 31) / 32 * 32;
+  const std::int64_t chunk = round_up(ceil_div(inner, chunks), 32);
   for (std::int64_t column = 0; column < right.columns; column += kMaxColumns) {
     const std::int64_t columns = std::min(kMaxColumns, right.columns - column);
     for (std::int64_t k = 0; k < inner; k += chunk) {

@@ -6,6 +6,7 @@
 // packing to its caller: here operands are packed into panels only where that pays.
 // Thread: any; scratch memory is the calling thread's, and is kept for its next product.
 
+#include "loom/base/ceil_div.h"
 #include "loom/device/scratch.h"
 
 #include <c10/util/BFloat16.h>
@@ -108,7 +109,7 @@ inline constexpr std::int64_t kTileRows = 64;
 template <class T>
 [[nodiscard]] constexpr std::int64_t row_step(std::int64_t columns) noexcept {
   constexpr auto line = static_cast<std::int64_t>(64 / sizeof(T));
-  return ((columns + line - 1) / line | 1) * line;
+  return (ceil_div(columns, line) | 1) * line;
 }
 
 /// The right operand of several products in a row. Only the last one made on a thread is valid.

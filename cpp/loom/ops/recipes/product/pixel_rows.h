@@ -4,6 +4,7 @@
 // What products whose rows are pixels are made of: the problem, and rows of its images put so that
 // what a pixel sees of them is in few pieces. Thread: any; an ImageRows is one thread's.
 
+#include "loom/base/ceil_div.h"
 #include "loom/kernels/gemm/bfloat16.h"
 #include "loom/ops/recipes/product/columns.h"
 
@@ -43,7 +44,7 @@ struct PixelProblem {
   [[nodiscard]] std::int64_t inner() const noexcept { return (windows.rows() + 1) / 2 * 2; }
   /// From one gathered window to the next.
   [[nodiscard]] std::int64_t gathered_step() const noexcept {
-    return (inner() + kVectorElements - 1) / kVectorElements * kVectorElements;
+    return round_up(inner(), kVectorElements);
   }
   /// A filter of a pixel of an image's result.
   [[nodiscard]] c10::BFloat16* result_at(std::int64_t image, std::int64_t pixel,

@@ -4,6 +4,7 @@
 // A product's operands as matrices, and the blocks that it is cut into: by shapes, strides and
 // dtype alone. Thread: values.
 
+#include "loom/base/ceil_div.h"
 #include "loom/ops/recipes/product/blocked_product.h"
 #include "loom/ops/recipes/product/multiply.h"
 
@@ -94,13 +95,9 @@ struct Block {
   std::int64_t items, rows, columns;
 };
 
-inline std::int64_t parts(std::int64_t count, std::int64_t length) {
-  return (count + length - 1) / length;
-}
-
 // `count` cut into at most `pieces` of whole `unit`s.
 inline std::int64_t cut(std::int64_t count, std::int64_t pieces, std::int64_t unit) {
-  return std::min(count, parts(parts(count, unit), pieces) * unit);
+  return std::min(count, ceil_div(ceil_div(count, unit), pieces) * unit);
 }
 
 // The same with somewhat fewer pieces, of whole tiles if that is as good, where two cores are done
@@ -108,7 +105,7 @@ inline std::int64_t cut(std::int64_t count, std::int64_t pieces, std::int64_t un
 // an odd number of them.
 inline std::int64_t even_cut(std::int64_t count, std::int64_t pieces, std::int64_t times) {
   const auto time = [=](std::int64_t length) {
-    return parts(parts(count, length) * times, 2) * length;
+    return ceil_div(ceil_div(count, length) * times, 2) * length;
   };
   const std::int64_t plain = cut(count, pieces, kRowUnit);
   std::int64_t best = plain;
@@ -134,7 +131,7 @@ Block block_of(const Problem<T>& p) {
     // One reads the matrix from memory or a far cache, and once.
     const std::int64_t bytes = p.inner() * columns * static_cast<std::int64_t>(sizeof(T));
     if (bytes <= kWholeMatrixBytes) return {1, 1, columns};
-    const auto pieces = static_cast<std::uint64_t>(parts(bytes, kVectorBlockBytes));
+    const auto pieces = static_cast<std::uint64_t>(ceil_div(bytes, kVectorBlockBytes));
     return {1, 1, cut(columns, static_cast<std::int64_t>(std::bit_ceil(pieces)), 4)};
   }
   if (work < 2 * kLeastBlock) return {p.batch, rows, columns};
@@ -153,11 +150,12 @@ Block block_of(const Problem<T>& p) {
   // the wrong way again, or reads one of many rows from a far cache again.
   const bool wide = !p.left.first.row_major() || (!std::is_same_v<T, float> && rows >= 1024);
   const std::int64_t width = wide && columns > 8 * kPanel ? kMaxColumns : kPanel;
-  const std::int64_t across = std::min(wanted, parts(columns, width));
+  const std::int64_t across = std::min(wanted, ceil_div(columns, width));
   const std::int64_t down = std::clamp<std::int64_t>(
       wanted / across, 1, std::max<std::int64_t>(rows / kFewestRows, across == 1 ? 2 : 1));
   const std::int64_t width_of_block = cut(columns, across, kPanel);
-  const std::int64_t times = parts(columns, width_of_block) * (p.options.sums_batch ? 1 : p.batch);
+  const std::int64_t times =
+      ceil_div(columns, width_of_block) * (p.options.sums_batch ? 1 : p.batch);
   Block block{1, even_cut(rows, down, times), width_of_block};
   if (p.options.sums_batch) block.items = p.batch;
   if (!std::is_same_v<T, float> || !p.result.first.row_major()) {

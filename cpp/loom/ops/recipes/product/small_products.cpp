@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/recipes/product/small_products.h"
 
+#include "loom/base/ceil_div.h"
 #include "loom/kernels/gemm/small_products.h"
 #include "loom/ops/launch/launch.h"
 #include "loom/ops/launch/self_overlap.h"
@@ -61,7 +62,7 @@ void multiply_all(Grid& grid, const TensorRef& result, const TensorRef& addend,
   const double cost = kMultiplyCost * static_cast<double>(p.rows * p.inner * p.columns) +
                       kElementCost * static_cast<double>(moved);
   const std::int64_t block = block_length(batch, cost);
-  grid.run_by_any((batch + block - 1) / block, [&](std::int64_t i) {
+  grid.run_by_any(ceil_div(batch, block), [&](std::int64_t i) {
     kernels::gemm::multiply_items<T>(p, i * block, std::min(batch, (i + 1) * block));
   });
 }

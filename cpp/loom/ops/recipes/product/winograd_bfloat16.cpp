@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/recipes/product/winograd_bfloat16.h"
 
+#include "loom/base/ceil_div.h"
 #include "loom/kernels/gemm/matrix_unit.h"
 #include "loom/ops/recipes/product/convolve_parts.h"
 #include "loom/ops/recipes/product/direct.h"
@@ -223,8 +224,9 @@ void run_by_tiles(Grid& grid, const Problem& p) {
                       p.weights_step());
   });
   const std::int64_t all = p.real.windows.images * p.down();
-  const std::int64_t wanted = parts(parts(all * p.across(), kMostTiles), kEvenBlocks) * kEvenBlocks;
-  const Blocks blocks(all, parts(all, wanted));
+  const std::int64_t wanted =
+      ceil_div(ceil_div(all * p.across(), kMostTiles), kEvenBlocks) * kEvenBlocks;
+  const Blocks blocks(all, ceil_div(all, wanted));
   const std::int64_t most = std::min(blocks[0].count() * p.across(), kMostTiles);
   grid.run_by_any(blocks.count(),
                   [&](std::int64_t index) { TileRows(grid, p, weights, most).run(blocks[index]); });

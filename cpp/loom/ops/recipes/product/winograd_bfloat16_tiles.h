@@ -4,6 +4,7 @@
 // Tiles of Winograd's F(4x4, 3x3), as windows that are taken from rows of images of bfloat16. Their
 // rows are counted through all images. Thread: any.
 
+#include "loom/base/ceil_div.h"
 #include "loom/kernels/conv/winograd_wide.h"
 #include "loom/ops/recipes/product/bfloat16.h"
 #include "loom/ops/recipes/product/convolve_parts.h"
@@ -22,7 +23,7 @@ using kernels::conv::kWideSide;
 [[nodiscard]] inline Windows wide_tiles(const Windows& windows) {
   Windows made = windows;
   for (WindowAxis* axis : {&made.y, &made.x}) {
-    *axis = {axis->size, parts(axis->result, kWideResult), kWideSide, kWideResult, axis->padding,
+    *axis = {axis->size, ceil_div(axis->result, kWideResult), kWideSide, kWideResult, axis->padding,
              1};
   }
   return made;
@@ -33,7 +34,7 @@ using kernels::conv::kWideSide;
   Windows made = windows;
   made.channels = filters;
   for (WindowAxis* axis : {&made.y, &made.x}) {
-    *axis = {axis->result, parts(axis->result, kWideResult), kWideResult, kWideResult, 0, 1};
+    *axis = {axis->result, ceil_div(axis->result, kWideResult), kWideResult, kWideResult, 0, 1};
   }
   return made;
 }

@@ -2,6 +2,7 @@
 // The gradient of the weights: the transposed form of the algorithm. Tiles of the images and of the
 // result's gradient are transformed, 16 products sum over the tiles, and what they make is turned
 // into 3x3 weights.
+#include "loom/base/ceil_div.h"
 #include "loom/ops/recipes/product/convolve_parts.h"
 #include "loom/ops/recipes/product/multiply.h"
 #include "loom/ops/recipes/product/winograd.h"
@@ -35,7 +36,7 @@ struct Group {
   std::int64_t filters, channels;
   bool last;
 
-  [[nodiscard]] std::int64_t panels() const noexcept { return parts(channels, kPanel); }
+  [[nodiscard]] std::int64_t panels() const noexcept { return ceil_div(channels, kPanel); }
   [[nodiscard]] std::int64_t gradient_step() const noexcept { return filters * kGroupRow + kLine; }
   [[nodiscard]] std::int64_t sums_step() const noexcept { return filters * channels + kLine; }
   /// From a tile of the images to the next one, and from a point.
@@ -96,7 +97,7 @@ void make_last_gradient(const Group& group, const Windows& tiles, Blocks::Range 
                         const float* gradient, std::int64_t at) {
   const float* zeros = make_zeros(group.filters);
   float* points = t_points.get<float>(kPoints * kPointsStep);
-  for (std::int64_t panel = 0; panel < parts(group.filters, kPanel); ++panel) {
+  for (std::int64_t panel = 0; panel < ceil_div(group.filters, kPanel); ++panel) {
     const auto [first, last] = panel_of(group.filters, panel);
     for_each_tile<2>(tiles, range, gradient, group.filters, zeros,
                      [&](std::int64_t i, const float* const* pixels) {

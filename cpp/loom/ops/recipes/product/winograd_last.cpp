@@ -3,6 +3,7 @@
 // results are stored where they belong. Products are [tiles][channels] x [channels][filters].
 #include "loom/ops/recipes/product/winograd_last.h"
 
+#include "loom/base/ceil_div.h"
 #include "loom/ops/recipes/product/direct.h"
 #include "loom/ops/recipes/product/multiply.h"
 #include "loom/ops/recipes/product/winograd.h"
@@ -38,7 +39,7 @@ struct Problem {
   [[nodiscard]] DirectConvolution<float> direct() const noexcept {
     return {result, images, weights, bias, filters, turned, weights_last, windows};
   }
-  [[nodiscard]] std::int64_t panels() const noexcept { return parts(filters, kPanel); }
+  [[nodiscard]] std::int64_t panels() const noexcept { return ceil_div(filters, kPanel); }
   [[nodiscard]] Blocks::Range panel(std::int64_t index) const noexcept {
     return panel_of(filters, index);
   }
@@ -69,8 +70,8 @@ void run(Grid& grid, const Problem& p) {
   const std::int64_t channels = p.channels(), ld = channels + kLine;
   const float* weights = transform_all_weights(grid, p);
   const Windows tiles = tile_windows(p.windows), results = tile_results(p.windows, p.filters);
-  const std::int64_t wanted = parts(parts(tiles.pixels(), kPanel), kEvenBlocks) * kEvenBlocks;
-  const Blocks blocks(tiles.pixels(), parts(tiles.pixels(), wanted));
+  const std::int64_t wanted = ceil_div(ceil_div(tiles.pixels(), kPanel), kEvenBlocks) * kEvenBlocks;
+  const Blocks blocks(tiles.pixels(), ceil_div(tiles.pixels(), wanted));
   grid.run_by_any(blocks.count(), [&](std::int64_t index) {
     const Blocks::Range range = blocks[index];
     const std::int64_t count = range.count();

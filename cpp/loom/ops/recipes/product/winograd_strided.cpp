@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/recipes/product/winograd_strided.h"
 
+#include "loom/base/ceil_div.h"
 #include "loom/kernels/conv/winograd_strided.h"
 #include "loom/ops/recipes/product/convolve_parts.h"
 #include "loom/ops/recipes/product/direct.h"
@@ -59,7 +60,7 @@ struct Problem {
 // All weights as strided::multiply() takes them, one kFilters filters after the other.
 const float* transform_weights(Grid& grid, const Problem& p) {
   const std::int64_t channels = p.channels(), inner = p.inner(), all = channels * strided::kTaps;
-  float* to = t_weights.get<float>(parts(p.filters(), kFilters) * p.weights_step());
+  float* to = t_weights.get<float>(ceil_div(p.filters(), kFilters) * p.weights_step());
   const Blocks groups(p.filters(), kGroup);
   grid.run_by_any(groups.count(), [&](std::int64_t index) {
     const auto [first, last] = groups[index];
@@ -70,7 +71,7 @@ const float* transform_weights(Grid& grid, const Problem& p) {
     transpose(last - first, all, p.plain.weights + first * all, all, turned, kGroup);
     const std::int64_t tap_step = (p.plain.weights_last ? channels : 1) * kGroup;
     const std::int64_t channel_step = (p.plain.weights_last ? 1 : strided::kTaps) * kGroup;
-    for (std::int64_t f = 0; f < parts(last - first, kFilters) * kFilters; ++f) {
+    for (std::int64_t f = 0; f < round_up(last - first, kFilters); ++f) {
       for (std::int64_t c = 0; c < channels && f % kLane == 0; ++c) {
         strided::transform_taps(turned + c * channel_step + f, tap_step, made + c * kSide * kLane,
                                 channels * kSide * kLane, inner * kSide * kLane);
@@ -92,8 +93,8 @@ class Band {
         image_(image),
         rows_(rows),
         count_(rows.count() * p.across()),
-        line_(parts(p.across(), kLane) * kLane),
-        ld_(parts(count_ + kLane, kChunk) / 2 * 2 * kChunk + kChunk),
+        line_(round_up(p.across(), kLane)),
+        ld_(ceil_div(count_ + kLane, kChunk) / 2 * 2 * kChunk + kChunk),
         points_(t_points.get<float>(kPoints * p.inner() * ld_)) {}
 
   void run(const float* weights) {
@@ -253,8 +254,8 @@ Blocks bands_of(const Problem& p) {
   const std::int64_t most = bands_of(p.tiles, row, kBlockWork)[0].count();
   const auto chunks = [&](const Blocks& bands) {
     const std::int64_t last = bands[bands.count() - 1].count();
-    return (bands.count() - 1) * parts(bands[0].count() * p.across(), kChunk) +
-           parts(last * p.across(), kChunk);
+    return (bands.count() - 1) * ceil_div(bands[0].count() * p.across(), kChunk) +
+           ceil_div(last * p.across(), kChunk);
   };
   Blocks best(p.tiles.y.result, most);
   for (std::int64_t rows = most - 1; 2 * rows > most; --rows) {

@@ -6,6 +6,7 @@
 // step is too little to share; else by units, each core with its part of the weights, and a grid
 // per step. From shapes only. Thread: the worker that runs the command.
 
+#include "loom/base/ceil_div.h"
 #include "loom/ops/launch/launch.h"
 
 #include <algorithm>
@@ -35,7 +36,7 @@ void run_recurrence(Grid& grid, const Recurrence& r, const Step& step) {
       std::max(static_cast<double>(r.weight_bytes / kBlockBytes), r.step_cost / kBlockCost));
   const bool by_samples = r.batch >= 16 && r.weight_bytes <= kNearBytes;
   const auto parts = [](std::int64_t count, std::int64_t blocks) {
-    return (count + blocks - 1) / blocks;
+    return ceil_div(count, blocks);
   };
   if (across >= 2 && r.groups >= 2 && !by_samples) {
     const std::int64_t part = parts(r.groups, std::min(across, r.groups));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/recipes/recurrent/lstm_layer.h"
 
+#include "loom/base/ceil_div.h"
 #include "loom/kernels/recurrent/lstm_cell.h"
 #include "loom/ops/launch/empty.h"
 #include "loom/ops/launch/launch.h"
@@ -40,7 +41,7 @@ struct Sizes {
   }
   [[nodiscard]] std::int64_t state() const noexcept { return batch * hidden; }
   [[nodiscard]] std::int64_t parts(std::int64_t width) const noexcept {
-    return (hidden + width - 1) / width;
+    return ceil_div(hidden, width);
   }
   [[nodiscard]] Recurrence recurrence(std::int64_t groups) const noexcept {
     const std::int64_t weights = kGates * hidden * hidden;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/recipes/rows/all_elements.h"
 
+#include "loom/base/ceil_div.h"
 #include "loom/kernels/norm/extrema.h"
 #include "loom/kernels/norm/moments.h"
 #include "loom/ops/launch/launch.h"
@@ -34,7 +35,7 @@ auto parts_of(Grid& grid, const TensorRef& input, double cost, Body body) {
   const auto* const elements = reinterpret_cast<const T*>(input.data());
   const std::int64_t count = input.numel(), block = block_length(count, cost);
   std::vector<decltype(body(elements, count))> parts(
-      static_cast<std::size_t>((count + block - 1) / block));
+      static_cast<std::size_t>(ceil_div(count, block)));
   grid.run_by_any(static_cast<std::int64_t>(parts.size()), [&](std::int64_t index) {
     const std::int64_t begin = index * block;
     parts[static_cast<std::size_t>(index)] = body(elements + begin, std::min(block, count - begin));

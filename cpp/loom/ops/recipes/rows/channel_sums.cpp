@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/recipes/rows/channel_sums.h"
 
+#include "loom/base/ceil_div.h"
 #include "loom/kernels/norm/sums.h"
 #include "loom/ops/recipes/rows/row_scratch.h"
 
@@ -22,7 +23,7 @@ constexpr std::int64_t kColumns = 1024;
 template <class Body>
 void for_channels(Grid& grid, std::int64_t channels, std::int64_t each, Body body) {
   each = std::max<std::int64_t>(1, each);
-  grid.run_by_any((channels + each - 1) / each, [&](std::int64_t block) {
+  grid.run_by_any(ceil_div(channels, each), [&](std::int64_t block) {
     body(Range{block * each, std::min(channels, (block + 1) * each)});
   });
 }
@@ -40,7 +41,7 @@ std::vector<double> add_blocks(Grid& grid, ChannelLayout layout, int sums, Add a
   const std::int64_t length = sums * layout.channels;
   const std::int64_t rows =
       std::clamp<std::int64_t>(kElementsOfBlock / layout.channels, 16, kRowsOfBlock);
-  const std::int64_t blocks = (layout.outer + rows - 1) / rows;
+  const std::int64_t blocks = ceil_div(layout.outer, rows);
   std::vector<double> parts(static_cast<std::size_t>(blocks * length));
   grid.run_by_any(blocks, [&](std::int64_t block) {
     add(Range{block * rows, std::min(layout.outer, (block + 1) * rows)}, row_scratch(length, 1),

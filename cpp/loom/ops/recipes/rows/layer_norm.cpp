@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/recipes/rows/layer_norm.h"
 
+#include "loom/base/ceil_div.h"
 #include "loom/kernels/copy/convert_row.h"
 #include "loom/kernels/norm/layer_norm.h"
 #include "loom/kernels/norm/sums.h"
@@ -32,7 +33,7 @@ struct Range {
 struct RowBlocks {
   std::int64_t rows, columns, block;
 
-  [[nodiscard]] std::int64_t count() const noexcept { return (rows + block - 1) / block; }
+  [[nodiscard]] std::int64_t count() const noexcept { return ceil_div(rows, block); }
   [[nodiscard]] Range at(std::int64_t index) const noexcept {
     return {index * block, std::min(rows, (index + 1) * block)};
   }
@@ -150,7 +151,7 @@ bool launch_row_layer_norm_gradient(const at::Tensor& to_input, const at::Tensor
       !has_element(rstd) || !has_element(to_weight) || !has_element(to_bias)) {
     return false;
   }
-  const std::int64_t fewest = (rows + kMaxGradientParts - 1) / kMaxGradientParts;
+  const std::int64_t fewest = ceil_div(rows, kMaxGradientParts);
   const std::int64_t length = block_length(rows, 2 * kElementCost * static_cast<double>(columns));
   const RowBlocks blocks{rows, columns, std::max(length, fewest)};
   launch_on(input.device(), "native_layer_norm_backward", Custom{}, start_gradients, out(to_input),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/recipes/rows/resample.h"
 
+#include "loom/base/ceil_div.h"
 #include "loom/kernels/pool_resample/resample_planes.h"
 #include "loom/ops/launch/launch.h"
 #include "loom/ops/recipes/rows/row_scratch.h"
@@ -80,7 +81,7 @@ void launch_planes(const char* name, const at::Tensor& result, const at::Tensor&
     const std::int64_t channels = to_ref.sizes()[1], sample = from_ref.strides()[0];
     const auto* const from = reinterpret_cast<const float*>(from_ref.data());
     auto* const to = reinterpret_cast<float*>(to_ref.data());
-    grid.run_by_any((planes + block - 1) / block, [&](std::int64_t index) {
+    grid.run_by_any(ceil_div(planes, block), [&](std::int64_t index) {
       for (std::int64_t p = index * block; p < std::min(planes, (index + 1) * block); ++p) {
         each(from + p / channels * sample + p % channels * from_plane, to + p * to_plane);
       }
