@@ -20,7 +20,8 @@ import torch
 BYTES = 256 << 20
 STAGGER = 1_234_944
 ROUNDS = 7
-PRODUCT = 2048
+PRODUCT, SMALL_PRODUCT = 2048, 256
+LONGEST_PRODUCT = 2.0  # seconds: without instructions for its dtype a large one takes minutes
 
 # Loops that nothing but memory holds back. Stores that bypass the caches do not read the line
 # they write.
@@ -215,9 +216,12 @@ def product_rates() -> dict[str, float]:
     """Floating-point operations per second of a large product on stock cpu."""
     result = {}
     for dtype in (torch.float32, torch.bfloat16):
-        a, b = (torch.randn(PRODUCT, PRODUCT).to(dtype) for _ in range(2))
-        seconds = shortest(lambda a=a, b=b: torch.mm(a, b))
-        result[str(dtype).removeprefix("torch.")] = 2 * PRODUCT**3 / seconds
+        for size in (SMALL_PRODUCT, PRODUCT):
+            a, b = (torch.randn(size, size).to(dtype) for _ in range(2))
+            seconds = shortest(lambda a=a, b=b: torch.mm(a, b))
+            result[str(dtype).removeprefix("torch.")] = 2 * size**3 / seconds
+            if seconds * (PRODUCT / size) ** 3 > LONGEST_PRODUCT:
+                break
     return result
 
 
