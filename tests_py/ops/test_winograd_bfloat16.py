@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from convolution_checks import agree, last_too, numbers
+from convolution_checks import agree, last_too, numbers, sums_in_float32
 from torch.nn import functional as F  # noqa: N812
 
 # What the transforms are off by where sums almost cancel each other.
@@ -125,6 +125,7 @@ def test_any_shape(case: Case, last: bool, weights_last: bool) -> None:
     )
 
 
+@sums_in_float32
 @pytest.mark.parametrize("case", cases(20, suits_backward) + SPECIAL_BACKWARD, ids=str)
 @pytest.mark.parametrize(("last", "weights_last"), LAYOUTS, ids=str)
 def test_gradients(case: Case, last: bool, weights_last: bool) -> None:
@@ -150,6 +151,7 @@ def test_gradients(case: Case, last: bool, weights_last: bool) -> None:
         torch.testing.assert_close(ours.cpu().double(), theirs, rtol=2**-8, atol=atol)
 
 
+@sums_in_float32
 def test_only_the_gradient_of_the_images() -> None:
     images, weights = numbers(2, 32, 24, 24), weights_of(48, 32)
     gradient = numbers(2, 48, 24, 24, seed=20)
@@ -168,6 +170,7 @@ def test_operands_of_a_line() -> None:
     assert made[1].shape == w.shape
 
 
+@sums_in_float32
 @pytest.mark.parametrize("padding", [3, 4, (1, 3), (3, 1)], ids=str)
 @pytest.mark.parametrize("last", [False, True])
 def test_more_padding_than_the_window_sees(last: bool, padding: int | tuple[int, int]) -> None:
@@ -225,6 +228,7 @@ def test_numbers_that_only_the_transforms_overflow_with(
     agree(images, weights, padding=1, atol=NEARLY * scale)
 
 
+@sums_in_float32
 @pytest.mark.parametrize("shape", NOT_FINITE, ids=str)
 @pytest.mark.parametrize("last", [False, True])
 def test_a_filter_that_is_not_finite_leaves_the_others_alone(
@@ -239,6 +243,7 @@ def test_a_filter_that_is_not_finite_leaves_the_others_alone(
     same(F.conv2d(images.to("loom"), weights.to("loom"), bias.to("loom"), padding=1), expected)
 
 
+@sums_in_float32
 @pytest.mark.parametrize("shape", NOT_FINITE, ids=str)
 @pytest.mark.parametrize("last", [False, True])
 def test_the_gradient_of_the_images_where_something_is_not_finite(
