@@ -32,6 +32,7 @@ TEST(OptionsTest, EmptyEnvironmentGivesDefaults) {
   EXPECT_EQ(options.memory_limit, 0U);
   EXPECT_FALSE(options.launch_blocking);
   EXPECT_EQ(options.spin_ns, 30'000);
+  EXPECT_TRUE(options.placement);
   EXPECT_EQ(options.fallback, FallbackMode::kAllow);
   EXPECT_EQ(options.simd, SimdLevel::kAmx);
   EXPECT_TRUE(options.backward_on_caller);
@@ -39,16 +40,18 @@ TEST(OptionsTest, EmptyEnvironmentGivesDefaults) {
 }
 
 TEST(OptionsTest, ReadsEveryVariable) {
-  const Options options = parse(
-      {"HOME=/", "LOOM_DEVICES=4", "LOOM_THREADS=3", "LOOM_MEMORY=isolated",
-       "LOOM_MEMORY_LIMIT=1.5G", "LOOM_LAUNCH_BLOCKING=1", "LOOM_SPIN_US=7", "LOOM_FALLBACK=error",
-       "LOOM_SIMD=avx2", "LOOM_FUSION_JIT=0", "LOOM_BACKWARD_THREAD=device"});
+  const Options options =
+      parse({"HOME=/", "LOOM_DEVICES=4", "LOOM_THREADS=3", "LOOM_MEMORY=isolated",
+             "LOOM_MEMORY_LIMIT=1.5G", "LOOM_LAUNCH_BLOCKING=1", "LOOM_SPIN_US=7",
+             "LOOM_PLACEMENT=0", "LOOM_FALLBACK=error", "LOOM_SIMD=avx2", "LOOM_FUSION_JIT=0",
+             "LOOM_BACKWARD_THREAD=device"});
   EXPECT_EQ(options.devices, 4);
   EXPECT_EQ(options.threads, 3);
   EXPECT_EQ(options.memory, MemoryMode::kIsolated);
   EXPECT_EQ(options.memory_limit, std::size_t{1536} << 20);
   EXPECT_TRUE(options.launch_blocking);
   EXPECT_EQ(options.spin_ns, 7'000);
+  EXPECT_FALSE(options.placement);
   EXPECT_EQ(options.fallback, FallbackMode::kError);
   EXPECT_EQ(options.simd, SimdLevel::kAvx2);
   EXPECT_FALSE(options.backward_on_caller);

@@ -124,6 +124,11 @@ void set_simd(Options& options, std::string_view name, std::string_view value) {
   options.simd = static_cast<SimdLevel>(found - kLevels.begin());
 }
 
+void set_placement(Options& options, std::string_view name, std::string_view value) {
+  if (value != "0" && value != "1") reject(name, value, "'0' or '1'");
+  options.placement = value == "1";
+}
+
 void set_fusion_jit(Options& options, std::string_view name, std::string_view value) {
   if (value != "0" && value != "1") reject(name, value, "'0' or '1'");
   options.fusion_jit = value == "1";
@@ -147,6 +152,8 @@ constexpr std::array kTable = {
         "LOOM_LAUNCH_BLOCKING", "0",
         "1: every launch waits for its kernel, so that errors are raised where they are made."},
     OptionInfo{"LOOM_SPIN_US", "30", "Microseconds that an idle thread spins before it sleeps."},
+    OptionInfo{"LOOM_PLACEMENT", "1",
+               "0: threads do not make room for each other on the processors that they share."},
     OptionInfo{"LOOM_BACKWARD_THREAD", "caller",
                "Where backward runs: caller, on the thread that calls it; device, on a thread of "
                "autograd for each device."},
@@ -162,9 +169,10 @@ constexpr std::array kTable = {
 
 using Setter = void (*)(Options&, std::string_view name, std::string_view value);
 constexpr std::array<Setter, kTable.size()> kSetters = {
-    set_devices,      set_threads,         set_memory, set_memory_limit,    set_queue_depth,
-    set_error_stacks, set_launch_blocking, set_spin,   set_backward_thread, set_fallback,
-    set_simd,         set_fusion_jit};
+    set_devices,     set_threads,         set_memory,          set_memory_limit,
+    set_queue_depth, set_error_stacks,    set_launch_blocking, set_spin,
+    set_placement,   set_backward_thread, set_fallback,        set_simd,
+    set_fusion_jit};
 
 bool belongs_to_build_or_tests(std::string_view name) {
   constexpr std::array<std::string_view, 4> kNames = {"LOOM_CHECKS", "LOOM_CORE_ONLY",

@@ -34,6 +34,7 @@ struct Options {
   bool error_stacks = false;       ///< LOOM_ERROR_STACKS: errors say where commands were submitted
   bool launch_blocking = false;    ///< LOOM_LAUNCH_BLOCKING: every launch waits for its kernel
   std::int64_t spin_ns = 30'000;   ///< LOOM_SPIN_US (microseconds): how long an idle thread spins
+  bool placement = true;           ///< LOOM_PLACEMENT: threads make room for each other
   bool backward_on_caller = true;  ///< LOOM_BACKWARD_THREAD: caller | device
   FallbackMode fallback = FallbackMode::kAllow;  ///< LOOM_FALLBACK: allow | warn | error
   SimdLevel simd = SimdLevel::kAmx;              ///< LOOM_SIMD: scalar | neon | ... | amx

@@ -7,19 +7,16 @@
 #include "loom/base/options.h"
 #include "loom/device/core_limit.h"
 #include "loom/device/grid_slot.h"
-#include "loom/device/processors.h"
+#include "loom/device/placement.h"
 #include "loom/device/scratch.h"
 #include "loom/device/thread.h"
-#include "loom/device/whereabouts.h"
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <bit>
-#include <chrono>
 #include <exception>
 #include <sched.h>
-#include <string>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -36,15 +33,6 @@ constexpr std::int64_t kMaxHelperSpinNs = 10'000;
 // scheduled, and once it has run some. A host that went to sleep between two grids would leave its
 // processor to nobody, since the system is slow to move a helper there that was woken elsewhere.
 constexpr std::int64_t kHostPatience = 4, kHelpingHostPatience = 20;
-// A helper on its publisher's processor goes elsewhere if a host waits, which then needs none.
-// Otherwise it would be in the host's way: it rests so long before it looks where it is. So often
-// for one grid; then it helps, as the publisher may be asleep. A rest that every grid ended would
-// cost the publisher as much as the help.
-constexpr std::chrono::microseconds kRest{250};
-constexpr int kMostRests = 3;
-// Nobody else wants the processor of a helper whose spin took less than so many times what it
-// should.
-constexpr std::int64_t kCalmSpins = 3;
 // Each thread that is woken wakes more in turn, so that publishing stays cheap.
 constexpr int kWakesAtOnce = 2;
 
@@ -67,7 +55,7 @@ struct Cores::State {
   std::atomic<int> spinners{0};
   std::atomic<int> hosts{0};    // that wait and look for blocks; a hint like `spinners`
   std::atomic<int> waiting{0};  // all hosts that wait; another hint
-  detail::Whereabouts where;
+  detail::Placement placement{options().placement};
   alignas(64) std::atomic<bool> stop{false};
   std::int64_t worker_spin_ns = 0;
   std::int64_t helper_spin_ns = 0;
@@ -93,8 +81,6 @@ struct Cores::State {
   bool run_blocks(int index, int rank, std::uint32_t seen, Enough enough);
   int best_open_slot(RunBy by) const noexcept;
   bool wants_processor() noexcept;
-  void favour_own() const noexcept;
-  bool behind_publisher() const noexcept;
   void idle(std::uint32_t seen) noexcept;
 };
 
@@ -143,7 +129,7 @@ void Cores::State::publish(int index, std::int64_t blocks, BlockFunction functio
   slot.for_all.store(for_all, std::memory_order_relaxed);
   const int cpu = ::sched_getcpu();
   slot.cpu.store(cpu, std::memory_order_relaxed);
-  where.note_publisher(cpu);
+  placement.note_publisher(cpu);
   slot.float_mode = FloatMode::current();
   const int seats = core_limit() - 1;
   slot.seats.store(static_cast<std::uint32_t>(seats), std::memory_order_relaxed);
@@ -156,7 +142,7 @@ void Cores::State::publish(int index, std::int64_t blocks, BlockFunction functio
   // A host that is looking runs blocks itself, or wakes a helper in its place; if it has just
   // stopped looking, the publisher is alone with this grid.
   if (by == RunBy::kAny || for_all) {
-    const bool beside = where.host_on(cpu);
+    const bool beside = placement.host_on(cpu);
     useful -= std::max(hosts.load(std::memory_order_relaxed) - static_cast<int>(beside), 0);
   }
   wake(useful);
@@ -180,24 +166,18 @@ void Cores::State::stop_helpers() noexcept {
 }
 
 void Cores::State::help(int rank) {
-  Processors processors;
+  detail::Placement::Helper place(placement);
   std::uint32_t before = 0;
-  for (int rests = 0;;) {
+  for (;;) {
     const std::uint32_t seen = signal.load(std::memory_order_acquire);
     if (stop.load(std::memory_order_relaxed)) return;
-    const bool host_waits = waiting.load(std::memory_order_relaxed) > 0;
-    if (processors.restricted() && !host_waits) processors.restore();
-    const bool published = seen != std::exchange(before, seen);
-    if (published) rests = 0;
+    place.begin(seen != std::exchange(before, seen), waiting.load(std::memory_order_relaxed) > 0);
     int cpu = -1;
-    const Found found = help_once(rank, seen, rests < kMostRests, &cpu);
+    const Found found = help_once(rank, seen, place.may_rest(), &cpu);
+    if (found == Found::kOccupied) place.rest(cpu);
     if (found == Found::kNothing) {
-      if (published && host_waits && behind_publisher()) (void)processors.avoid(::sched_getcpu());
+      place.found_nothing(hosts.load(std::memory_order_relaxed));
       idle(seen);
-    }
-    if (found == Found::kOccupied) {
-      ++rests;
-      if (!host_waits || !processors.avoid(cpu)) std::this_thread::sleep_for(kRest);
     }
   }
 }
@@ -240,7 +220,7 @@ Cores::State::Found Cores::State::help_once(int rank, std::uint32_t seen, bool m
   if (index < 0) return Found::kNothing;
   Slot& slot = slots[static_cast<std::size_t>(index)];
   *occupied = slot.cpu.load(std::memory_order_relaxed);
-  if (may_rest && *occupied == ::sched_getcpu()) return Found::kOccupied;
+  if (may_rest && placement.in_the_way(*occupied)) return Found::kOccupied;
   if (!slot.enter()) return Found::kClosed;
   wake(slot.unclaimed() - 1);
   {
@@ -260,7 +240,7 @@ Cores::State::Found Cores::State::help_as_host(std::uint32_t seen, Enough enough
   // Helpers that sleep or that are at this grid do without this thread. If there are none, the
   // publisher may be asleep in its block.
   const bool others = sleepers.load(std::memory_order_relaxed) > 0 || slot.has_helpers();
-  if (others && slot.cpu.load(std::memory_order_relaxed) == ::sched_getcpu()) {
+  if (others && placement.in_the_way(slot.cpu.load(std::memory_order_relaxed))) {
     return Found::kOccupied;
   }
   if (!slot.enter()) return Found::kClosed;
@@ -289,33 +269,15 @@ bool Cores::State::run_blocks(int index, int rank, std::uint32_t seen, Enough en
   }
 }
 
-// Whether the caller comes too late for grids because their publisher has its core, and no host
-// looks for blocks on another.
-bool Cores::State::behind_publisher() const noexcept {
-  const int cpu = ::sched_getcpu();
-  if (!where.publisher_on(cpu)) return false;
-  return hosts.load(std::memory_order_relaxed) == 0 || where.host_on(cpu);
-}
-
-// A helper on the core of the host or of a publisher goes on offering it: asleep it had to be woken
-// for every grid (on a quiet host chains over 100000 elements took 1.1 times as long).
-void Cores::State::favour_own() const noexcept {
-  const int cpu = ::sched_getcpu();
-  if (where.submitter_on(cpu) || where.publisher_on(cpu) || where.host_on(cpu)) {
-    CoreOffers::forgive();
-  }
-}
-
 void Cores::State::idle(std::uint32_t seen) noexcept {
   spinners.fetch_add(1, std::memory_order_relaxed);
   const std::int64_t start = now_ns();
-  favour_own();
+  placement.favour_own();
   const bool changed =
       spin_until([&] { return signal.load(std::memory_order_relaxed) != seen; }, helper_spin_ns);
   if (!changed) {
     // It yields after some microseconds: to another thread's time slice, if there is one.
-    const std::int64_t end = now_ns();
-    where.note_spin(end, end - start < kCalmSpins * helper_spin_ns);
+    placement.note_spin(start, now_ns(), helper_spin_ns);
     sleepers.fetch_add(1, std::memory_order_seq_cst);
   }
   spinners.fetch_sub(1, std::memory_order_relaxed);
@@ -380,18 +342,12 @@ Cores::HostWait::HostWait(Cores& cores) noexcept : cores_(cores) {
 }
 Cores::HostWait::~HostWait() { cores_.state_->waiting.fetch_sub(1, std::memory_order_relaxed); }
 
-void Cores::note_submitter() noexcept { state_->where.note_submitter(); }
+void Cores::note_submitter() noexcept { state_->placement.note_submitter(); }
 
-void Cores::favour_submitter() const noexcept {
-  if (state_->where.submitter_on(::sched_getcpu())) CoreOffers::forgive();
-}
+void Cores::favour_submitter() const noexcept { state_->placement.favour_submitter(); }
 
-int Cores::calmer_processor() const noexcept {
-  if (state_->hosts.load(std::memory_order_relaxed) == 0) return -1;
-  const int cpu = ::sched_getcpu();
-  if (!state_->where.host_on(cpu)) return -1;
-  const int calm = state_->where.calm();
-  return calm == cpu ? -1 : calm;
+void Cores::leave_host(std::int64_t* moved_ns) const noexcept {
+  state_->placement.leave_host(state_->hosts.load(std::memory_order_relaxed), moved_ns);
 }
 
 bool Cores::help_until_erased(DoneFunction done, const void* context, std::int64_t limit_ns) {
@@ -414,7 +370,7 @@ bool Cores::help_until_erased(DoneFunction done, const void* context, std::int64
     const State::Found found = state.help_as_host(seen, is_done);
     if (found == State::Found::kBlocks) {
       deadline = now_ns() + kHelpingHostPatience * limit_ns;
-      state.where.note_host();
+      state.placement.note_host();
     }
     if (found == State::Found::kOccupied) break;
     if (found != State::Found::kNothing) {
@@ -424,7 +380,7 @@ bool Cores::help_until_erased(DoneFunction done, const void* context, std::int64
     }
     if (state.wants_processor()) break;
     const auto changed = [&] {
-      state.where.note_host();
+      state.placement.note_host();
       result = is_done();
       return result || state.signal.load(std::memory_order_relaxed) != seen;
     };
@@ -437,8 +393,7 @@ bool Cores::help_until_erased(DoneFunction done, const void* context, std::int64
   let_go_of_scratch();
   state.hosts.fetch_sub(1, std::memory_order_relaxed);
   // A grid that counted on this thread has others to help it.
-  const int left = state.best_open_slot(RunBy::kDevice);
-  if (left >= 0) state.wake(1);
+  if (state.best_open_slot(RunBy::kDevice) >= 0) state.wake(1);
   return result;
 }
 

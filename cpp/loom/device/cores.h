@@ -67,14 +67,13 @@ class LOOM_API Cores {
   /// A hint for favour_submitter(): the calling thread submits work for these cores.
   void note_submitter() noexcept;
 
-  /// On a worker: lets the thread that submits have the core that both are on, for as long as it
-  /// has more to come. Asleep, the worker would be woken for every command, and take the core.
+  /// On a worker: lets the thread that submits have the core that both are on (placement.h).
   void favour_submitter() const noexcept;
 
-  /// A hint for a worker that has nothing to do: another processor, which nobody else wanted when a
-  /// helper was there just now, if a host thread that waits looks for blocks on the caller's; else
-  /// -1.
-  [[nodiscard]] int calmer_processor() const noexcept;
+  /// On a worker that has nothing to do: moves it, if a host thread that waits looks for blocks on
+  /// its processor and another one is calm. `moved_ns`: when it moved last, which only this
+  /// changes.
+  void leave_host(std::int64_t* moved_ns) const noexcept;
 
   /// For a host thread that waits: runs blocks of grids that any thread may run until `done()`, or
   /// until none was to be had for some times `limit_ns`, or until a helper is better for it (all

@@ -8,7 +8,6 @@
 #include "loom/device/cores.h"
 #include "loom/device/failed_memory.h"
 #include "loom/device/host_notice.h"
-#include "loom/device/processors.h"
 #include "loom/device/scratch.h"
 
 #include <utility>
@@ -207,26 +206,13 @@ void Queue::work() {
 // Relaxed: a stop may be seen a command later.
 bool Queue::stopping() const noexcept { return stop_.load(std::memory_order_relaxed) || exiting(); }
 
-// The system leaves a worker and the host that waits for it on one processor beside an idle one, as
-// neither sleeps: a chain of short grids then takes twice as long.
-void Queue::leave_host() noexcept {
-  constexpr std::int64_t kMoveNs = 100'000'000;
-  const int cpu = cores_.calmer_processor();
-  if (cpu < 0) return;
-  const std::int64_t now = now_ns();
-  if (now - moved_ns_ < kMoveNs) return;
-  moved_ns_ = now;
-  Processors processors;
-  if (processors.move_to(cpu)) processors.restore();
-}
-
 // Returns false when the worker is to stop. A stop wakes through worker_state_ like a command.
 bool Queue::await_command(std::uint64_t done) {
   const auto ready = [&] {
     return submitted_.load(std::memory_order_seq_cst) != done ||
            stop_.load(std::memory_order_seq_cst);
   };
-  if (!ready()) leave_host();
+  if (!ready()) cores_.leave_host(&moved_ns_);
   if (!spin_until(ready, spin_ns_)) {
     let_go_of_scratch();
     for (;;) {

@@ -220,7 +220,6 @@ class LOOM_API Queue {
   void work();
   [[nodiscard]] bool stopping() const noexcept;
   [[nodiscard]] bool await_command(std::uint64_t done);
-  void leave_host() noexcept;
   void run_command(std::uint64_t position);
   /// What errors say of a command of a graph: its number, and where it was captured.
   struct GraphPlace {
