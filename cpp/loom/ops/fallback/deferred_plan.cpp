@@ -30,6 +30,13 @@ constexpr std::array<std::string_view, 7> kExcluded = {
     "aten::_make_per_tensor_quantized_tensor",
 };
 
+// Their CPU kernels for an out= make a new tensor and copy it; who returns one makes it in its
+// place.
+constexpr std::array<std::string_view, 5> kCopiesToOutput = {
+    "aten::_fft_c2c", "aten::_fft_c2r",         "aten::_fft_r2c",
+    "aten::cholesky", "aten::cholesky_inverse",
+};
+
 // Operators whose out= kernel resizes the result, first to another size than the final one.
 constexpr std::array<std::string_view, 2> kResizesOutput = {"aten::huber_loss",
                                                             "aten::binary_cross_entropy"};
@@ -185,7 +192,8 @@ DeferredPlan make_plan(const c10::OperatorHandle& op) {
   if (plan.infers && plan.result_of.empty()) return plan;
   const bool all_new = std::all_of(plan.result_of.begin(), plan.result_of.end(),
                                    [](int argument) { return argument == DeferredPlan::kNew; });
-  if (all_new && !contains(kResizesOutput, name)) plan.out_form = find_out_form(op);
+  const bool fills_output = !contains(kResizesOutput, name) && !contains(kCopiesToOutput, name);
+  if (all_new && fills_output) plan.out_form = find_out_form(op);
   plan.splits = split_rules(op);
   plan.possible = true;
   return plan;
