@@ -13,6 +13,7 @@
 #include "support/child.h"
 #include "support/fused.h"
 #include "support/gate.h"
+#include "support/producers.h"
 #include "support/queues.h"
 #include <memory>
 #include <sys/wait.h>
@@ -24,64 +25,12 @@ namespace loom::fusion {
 namespace {
 
 using testing::binary;
+using testing::CopyInRectangles;
+using testing::Fill;
 using testing::FusedTensor;
+using testing::kColumns;
+using testing::kRows;
 using testing::row_sum;
-
-constexpr std::int64_t kRows = 6, kColumns = 128;
-
-/// Copies a matrix, rectangle by rectangle; operators on a rectangle find the others untouched.
-class CopyInRectangles final : public Producer {
- public:
-  CopyInRectangles(const TensorAccess& to, const TensorAccess& from, int* finished)
-      : to_(to), from_(from), finished_(finished) {}
-
-  [[nodiscard]] const char* name() const noexcept override { return "copy"; }
-  [[nodiscard]] Matrix result() const noexcept override {
-    return {to_.data, to_.dtype, kRows, kColumns, to_.allocation};
-  }
-  void accesses(AccessList& list) const override {
-    list.push_back({device_address(from_.data), kBytes, AccessKind::kRead});
-    list.push_back({device_address(to_.data), kBytes, AccessKind::kReplace});
-  }
-  void run(std::byte* to, const Epilogue* epilogue) override {
-    for (std::int64_t row = 0; row < kRows; row += kHeight) {
-      for (std::int64_t column = 0; column < kColumns; column += kWidth) {
-        if (epilogue != nullptr) epilogue->prefetch(row, kHeight, column, kWidth);
-        for (std::int64_t r = row; r < row + kHeight; ++r) {
-          const std::int64_t start = r * kColumns + column;
-          std::copy_n(elements(from_.data) + start, kWidth, elements(to) + start);
-        }
-        if (epilogue == nullptr) continue;
-        epilogue->run(row, kHeight, column, kWidth);
-        ++*finished_;
-      }
-    }
-  }
-
- private:
-  static constexpr std::int64_t kHeight = 3, kWidth = 64;
-  static constexpr std::size_t kBytes = kRows * kColumns * sizeof(float);
-
-  static float* elements(std::byte* data) { return reinterpret_cast<float*>(data); }
-
-  const TensorAccess to_, from_;
-  int* const finished_;
-};
-
-/// Fills memory with twos.
-class Fill final : public Task {
- public:
-  explicit Fill(const TensorAccess& to) : to_(to) {}
-  [[nodiscard]] const char* name() const noexcept override { return "fill"; }
-  void accesses(AccessList& list) const override {
-    list.push_back({device_address(to_.data), static_cast<std::size_t>(to_.numel) * sizeof(float),
-                    AccessKind::kReplace});
-  }
-  void run() override { std::fill_n(reinterpret_cast<float*>(to_.data), to_.numel, 2.F); }
-
- private:
-  const TensorAccess to_;
-};
 
 class ProducerTest : public testing::QueueFixture {
  protected:

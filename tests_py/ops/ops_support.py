@@ -27,6 +27,35 @@ DTYPES = [
 ]
 
 
+def numbers(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """Of a normal distribution, the same for all dtypes but for their rounding; on the cpu."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
+
+
+def complexes(*shape: int, dtype: torch.dtype = torch.complex64) -> torch.Tensor:
+    parts = (numbers(*shape, seed=seed, dtype=torch.float64) for seed in (3, 4))
+    return torch.complex(*parts).to(dtype)
+
+
+def busy() -> None:
+    """Work of some milliseconds: what is called next is recorded before the device comes to it."""
+    x = torch.empty(512, 512, device="loom")
+    torch.mm(x, x)
+
+
+def softmax(x: torch.Tensor) -> torch.Tensor:
+    """Of rows, by hand: a chain with two reductions."""
+    y = (x - x.amax(-1, keepdim=True)).exp()
+    return y / y.sum(-1, keepdim=True)
+
+
+def layer_norm(x: torch.Tensor) -> torch.Tensor:
+    """Of rows, by hand."""
+    y = x - x.mean(-1, keepdim=True)
+    return y * torch.rsqrt((y * y).mean(-1, keepdim=True) + 1e-5)
+
+
 def error_of(call: Callable[[str], Any], device: str) -> Exception | None:
     try:
         call(device)
