@@ -213,7 +213,9 @@ struct Command {
   }
 
   template <class T>
-  static void append(AccessList&, const T&) {}
+  static void append(AccessList& list, const T& stored) {
+    if constexpr (requires { stored.accesses(list); }) stored.accesses(list);
+  }
   template <AccessKind kAccess>
   static void append(AccessList& list, const StoredTensor<kAccess>& stored) {
     stored.ref.append_access(list, kAccess);
@@ -270,8 +272,9 @@ auto make_command(c10::Device device, const char* name, Split split, Kernel kern
 /// Queues kernel(operands...) on the current stream of `device`. `name` is the operator's name and
 /// must outlive the command. Operands: out(t) or inout(t) for written tensors, tensors and optional
 /// tensors for read ones, anything else is copied into the command (lists and texts too) and passed
-/// as it is. A kernel must write only elements of its block and may be called by several threads at
-/// once.
+/// as it is; if it has a member `void accesses(AccessList&) const`, that lists memory that the
+/// kernel touches, too. A kernel must write only elements of its block and may be called by several
+/// threads at once.
 template <class Split, class Kernel, class... Operand>
 void launch_on(c10::Device device, const char* name, Split split, Kernel kernel,
                Operand&&... operands) {
