@@ -188,4 +188,10 @@ def __getattr__(name: str) -> bool:
     # torch.utils.checkpoint reads it before it saves the state of the generators.
     if name == "_initialized":
         return is_initialized()
+    if name == "Scheduling":
+        # Inductor looks for this class when it is first used. It gets more than it asks for, and is
+        # not to register the class once more, without the rest.
+        from . import inductor
+
+        inductor.register()
     raise AttributeError(f"module 'torch.loom' has no attribute '{name}'")

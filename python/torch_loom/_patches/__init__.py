@@ -11,6 +11,7 @@ from . import (
     backward,
     compiler,
     dlpack,
+    fake_convolution,
     mixed_precision,
     opcheck,
     optimizers,
@@ -31,6 +32,7 @@ def apply() -> None:
         attention,
         backward,
         compiler,
+        fake_convolution,
         optimizers,
         settings,
     ):

@@ -1,13 +1,27 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""torch.compile: what it may trace of torch.loom."""
+"""torch.compile: what it may trace of torch.loom, and what it asks of a device."""
 
 from typing import Any
 
+from ..integrations import import_hook
+
 
 def apply() -> None:
-    """Mark what is constant, and keep streams out of traces."""
+    """Mark what is constant, keep streams out of traces, and answer what is asked of a device."""
     _mark_constants()
     _keep_streams_from_dynamo()
+    _answer_dynamo()
+
+
+def _answer_dynamo() -> None:
+    # Dynamo's list of devices has no entry for others to register by, and is imported with it.
+    known = import_hook.Library(
+        "torch",
+        versions=("2.13",),
+        without="torch.compile(..., backend='aot_eager') needs none of it",
+        patches={"torch._dynamo.device_interface": ".inductor.interface:register"},
+    )
+    import_hook.install((known,))
 
 
 def _mark_constants() -> None:

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What Inductor decides by the name "cpu", or by "whatever else there is runs Triton".
+
+Loom's kernels are generated as those of the cpu are, so these decisions hold for them, too. Each
+patch changes what happens to nodes of loom only.
+"""
+
+from typing import Any
+
+from torch._inductor import ir, lowering, scheduler, utils
+from torch._inductor.codegen import common
+from torch._inductor.kernel import mm_common
+from torch._inductor.virtualized import V
+
+__all__ = ["apply"]
+
+
+def apply() -> None:
+    """Apply all patches. Call once."""
+    _name_the_backend()
+    _realize_and_order_as_on_cpu()
+    _choose_device_of_pointwise()
+    _scatter_by_operators()
+    _count_arguments_of_reductions()
+    _divide_by_constants()
+
+
+def _name_the_backend() -> None:
+    # Inductor knows the backend of each device that it names, and says "triton" for all others.
+    original = utils.get_current_backend
+
+    def get_current_backend(device_type: str | None = None) -> Any:
+        if not device_type:
+            device_type = V.graph.get_current_device_or_throw().type
+        return "cpp" if device_type == "loom" else original(device_type)
+
+    for module in (utils, common, scheduler, mm_common):
+        module.get_current_backend = get_current_backend
+
+
+def _realize_and_order_as_on_cpu() -> None:
+    # Limits on what is computed again rather than stored, and orders of loops that C++ is not
+    # generated for.
+    def is_cpu(x: Any) -> bool:
+        return ir.get_device_type(x) in ("cpu", "loom")
+
+    def node_is_cpu(self: Any) -> bool:
+        device = self.get_device()
+        return device is not None and device.type in ("cpu", "loom")
+
+    ir.is_cpu = is_cpu
+    scheduler.BaseSchedulerNode.is_cpu = node_is_cpu  # type: ignore[method-assign]
+
+
+def _choose_device_of_pointwise() -> None:
+    # A number of the host may be the first operand: the result is on the device of another one,
+    # which is looked for among GPUs.
+    original = lowering.is_gpu
+
+    def is_gpu(device: str | None) -> bool:
+        return device == "loom" or original(device)
+
+    lowering.is_gpu = is_gpu
+
+
+def _scatter_by_operators() -> None:
+    # Sums of scattered values need an order, or results depend on timing. Loom's operators have one
+    # and share the work; a generated loop would run on one core.
+    fallback = lowering.use_scatter_fallback
+    no_atomics = lowering.needs_fallback_due_to_atomic_add_limitations
+
+    def use_scatter_fallback(
+        op_overload: Any,
+        reduction_type: str | None,
+        self_dtype: Any,
+        src_dtype: Any,
+        src_device_type: str,
+        src_is_tensor: bool,
+    ) -> bool:
+        if src_device_type == "loom" and reduction_type is not None:
+            return True
+        return fallback(
+            op_overload, reduction_type, self_dtype, src_dtype, src_device_type, src_is_tensor
+        )
+
+    def needs_fallback_due_to_atomic_add_limitations(dtype: Any) -> bool:
+        return _lowers_loom() or no_atomics(dtype)
+
+    lowering.use_scatter_fallback = use_scatter_fallback
+    lowering.needs_fallback_due_to_atomic_add_limitations = (
+        needs_fallback_due_to_atomic_add_limitations
+    )
+
+
+def _lowers_loom() -> bool:
+    value = V.graph.current_node.meta.get("val")
+    device = getattr(value, "device", None)
+    return device is not None and device.type == "loom"
+
+
+def _count_arguments_of_reductions() -> None:
+    # The loops of argmax over several dimensions follow memory: without an index of its own, made
+    # for backends that can use it, it counts in that order. Lowering sees the need for one in
+    # tensors that lie in memory and in permutations; what is neither, but may be computed from
+    # such, becomes a permutation that changes nothing.
+    original = lowering._make_reduction_inner
+
+    def make_reduction_inner(x: Any, *, reduction_type: str | None = None, **kwargs: Any) -> Any:
+        kwargs["reduction_type"] = reduction_type
+        if ir.get_device_type(x) != "loom":
+            return original(x, **kwargs)
+        if str(reduction_type).startswith("arg") and not _lies_in_memory(x):
+            x = ir.TensorBox(ir.PermuteView(data=x.data, dims=list(range(len(x.get_size())))))
+        is_triton = lowering.is_triton
+        lowering.is_triton = lambda _: True
+        try:
+            return original(x, **kwargs)
+        finally:
+            lowering.is_triton = is_triton
+
+    lowering._make_reduction_inner = make_reduction_inner
+
+
+def _lies_in_memory(x: Any) -> bool:
+    data = x.data
+    return isinstance(data, ir.ReinterpretView) or (
+        isinstance(data, ir.StorageBox) and isinstance(data.data, ir.Buffer)
+    )
+
+
+def _divide_by_constants() -> None:
+    # A multiplication by the reciprocal rounds differently; on the cpu a division stays one.
+    original = lowering.get_constant_value
+
+    def get_constant_value(x: Any) -> Any:
+        return None if ir.get_device_type(x) == "loom" else original(x)
+
+    lowering.get_constant_value = get_constant_value

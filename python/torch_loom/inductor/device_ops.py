@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Pieces of Python that generated wrappers say about the device."""
+
+from torch._inductor.codegen.common import DeviceOpOverrides
+
+__all__ = ["LoomDeviceOps"]
+
+
+class LoomDeviceOps(DeviceOpOverrides):
+    """Python for loom. Kernels take the current stream of their device, which needs no handle."""
+
+    def import_get_raw_stream_as(self, name: str) -> str:
+        return f"from torch_loom.inductor.interface import get_raw_stream as {name}"
+
+    def set_device(self, device_idx: int) -> str:
+        return f"torch.loom.set_device({device_idx})"
+
+    def synchronize(self) -> str:
+        return "torch.loom.synchronize()"
+
+    def device_guard(self, device_idx: int) -> str:
+        return f"torch.loom.device({device_idx})"
+
+    def current_stream(self) -> str:
+        return "torch.loom.current_stream()"

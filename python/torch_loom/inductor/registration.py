@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What Inductor is given for the device ``loom``."""
+
+import functools
+from pathlib import Path
+from typing import Any
+
+from torch._inductor.codegen import cpp_utils
+from torch._inductor.codegen.common import (
+    register_backend_for_device,
+    register_device_op_overrides,
+)
+from torch._inductor.custom_graph_pass import CustomGraphModulePass, get_hash_for_files
+
+from .. import _C
+from . import host_operands
+from .device_ops import LoomDeviceOps
+from .scheduling import LoomScheduling
+from .wrapper import LoomWrapper
+
+__all__ = ["apply"]
+
+
+def apply() -> None:
+    """Register the code generator, the wrapper and the graph pass."""
+    cpp_utils.DEVICE_TO_ATEN["loom"] = "at::kPrivateUse1"
+    register_device_op_overrides("loom", LoomDeviceOps())
+    register_backend_for_device("loom", LoomScheduling, LoomWrapper, device_custom_pass=_LoomPass())
+
+
+class _LoomPass(CustomGraphModulePass):
+    """Runs on each graph with tensors of loom, and names this code generator to the caches."""
+
+    def __call__(self, graph_module: Any) -> None:
+        host_operands.move(graph_module.graph)
+
+    def uuid(self) -> tuple[str, bytes]:
+        """The identity of what is generated: Inductor's caches have it in their keys."""
+        return _C.__version__, _sources_hash()
+
+
+@functools.cache
+def _sources_hash() -> bytes:
+    folder = Path(__file__).parent
+    header = folder.parent / "include" / "torch_loom" / "kernel.h"
+    return get_hash_for_files(tuple(str(path) for path in [*sorted(folder.glob("*.py")), header]))

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""``mode="reduce-overhead"``: a compiled graph is captured once and replayed as one command.
+
+A capture fixes addresses. Inputs that came from the same place in the calls before it are read
+there; others are copied to a place of the graph's own before each replay. What a replay writes is
+there until the next one, so results that are small are handed out as copies, and larger ones are
+lent: while somebody still has one, the next call takes another capture, or runs the kernels one by
+one.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from .. import streams
+
+__all__ = ["Replays"]
+
+_log = logging.getLogger(__name__)
+
+_Model = Callable[[list[Any]], Any]
+
+_WARM_UPS = 2
+_MOST_CAPTURES = 4
+_MOST_RECAPTURES = 8
+# Copying so much costs no more than the call that does it.
+_SMALL_BYTES = 1 << 16
+
+
+class Replays:
+    """A compiled graph as a function of its inputs, replayed where that is possible.
+
+    Thread: one at a time, as for the compiled function that it stands for.
+    """
+
+    _boxed_call = True  # takes a list, which it empties
+
+    def __init__(self, model: _Model, device_index: int, mutated: Sequence[int]) -> None:
+        self._model = model
+        self._device_index = device_index
+        self._mutated = frozenset(mutated)
+        self._seen: list[tuple[int, ...]] = []
+        self._moving: set[int] = set()
+        self._captures: list[_Capture] = []
+        self._recaptures = 0
+        self._gave_up = False
+
+    def __call__(self, inputs: list[Any]) -> Any:
+        if self._gave_up or _is_capturing(self._device_index):
+            return self._model(inputs)
+        if len(self._seen) < _WARM_UPS:
+            self._note_addresses(inputs)
+            return self._model(inputs)
+        capture = self._capture_for(inputs)
+        return self._model(inputs) if capture is None else capture.replay(inputs)
+
+    def _note_addresses(self, inputs: list[Any]) -> None:
+        addresses = tuple(_address(x) for x in inputs)
+        for before in self._seen:
+            self._note_moved(i for i, a in enumerate(addresses) if a != before[i])
+        self._seen.append(addresses)
+
+    def _note_moved(self, moved: Any) -> None:
+        self._moving.update(moved)
+        if self._moving & self._mutated:
+            self._give_up("an input that the graph writes changes its place")
+
+    def _capture_for(self, inputs: list[Any]) -> "_Capture | None":
+        moved = {i for c in self._captures for i in c.moved(inputs)}
+        if moved:
+            self._note_moved(moved)
+            self._captures.clear()
+            self._recaptures += 1
+            if self._recaptures > _MOST_RECAPTURES:
+                self._give_up("inputs keep changing their places")
+        if self._gave_up:
+            return None
+        for capture in self._captures:
+            if not capture.lent():
+                return capture
+        if len(self._captures) == _MOST_CAPTURES:
+            return None  # results of all of them are in use
+        return self._capture(inputs)
+
+    def _capture(self, inputs: list[Any]) -> "_Capture | None":
+        try:
+            capture = _Capture(self._model, inputs, self._moving, self._device_index)
+        except RuntimeError as error:  # something that cannot be captured, by name
+            self._give_up(str(error).partition("\n")[0])
+            return None
+        self._captures.append(capture)
+        return capture
+
+    def _give_up(self, why: str) -> None:
+        _log.info("a compiled graph is not replayed: %s", why)
+        self._gave_up = True
+        self._captures.clear()
+
+
+class _Capture:
+    """One captured run: where it reads, and where it leaves its results."""
+
+    def __init__(
+        self, model: _Model, inputs: list[Any], moving: set[int], device_index: int
+    ) -> None:
+        self._graph = torch.accelerator.Graph()
+        self._device_index = device_index
+        self._own = {
+            i: _place_for(x)
+            for i, x in enumerate(inputs)
+            if i in moving and isinstance(x, torch.Tensor)
+        }
+        self._fixed = {i: _address(x) for i, x in enumerate(inputs) if i not in self._own}
+        arguments = [self._own.get(i, x) for i, x in enumerate(inputs)]
+        with torch.loom.device(device_index), torch.loom.graph(self._graph):
+            results = model(list(arguments))
+        self._results = list(results)
+        self._from_input = {
+            j: i
+            for j, result in enumerate(self._results)
+            for i, argument in enumerate(arguments)
+            if result is argument and isinstance(result, torch.Tensor)
+        }
+        inside = [*self._own.values()]
+        self._copied = {
+            j
+            for j, result in enumerate(self._results)
+            if isinstance(result, torch.Tensor)
+            and j not in self._from_input
+            and (
+                result.untyped_storage().nbytes() <= _SMALL_BYTES
+                or any(_share_storage(result, own) for own in inside)
+            )
+        }
+        for j in self._from_input:  # the caller's own tensor is handed back
+            self._results[j] = None
+        lent = {
+            result.untyped_storage()._cdata
+            for j, result in enumerate(self._results)
+            if isinstance(result, torch.Tensor) and j not in self._copied
+        }
+        del arguments, results
+        # How many references there are while nobody else has any.
+        self._references = {storage: _references(storage) for storage in lent}
+
+    def moved(self, inputs: list[Any]) -> list[int]:
+        """The inputs that are not where they were."""
+        return [i for i, address in self._fixed.items() if _address(inputs[i]) != address]
+
+    def lent(self) -> bool:
+        """Whether somebody still has a result of the last replay."""
+        return any(_references(s) > count for s, count in self._references.items())
+
+    def replay(self, inputs: list[Any]) -> list[Any]:
+        for i, own in self._own.items():
+            own.copy_(inputs[i])
+        with torch.loom.device(self._device_index):
+            self._graph.replay()
+        results = [self._result(j, inputs) for j in range(len(self._results))]
+        inputs.clear()
+        return results
+
+    def _result(self, j: int, inputs: list[Any]) -> Any:
+        if j in self._from_input:
+            return inputs[self._from_input[j]]
+        result = self._results[j]
+        if not isinstance(result, torch.Tensor):
+            return result
+        return result.clone() if j in self._copied else result.detach()
+
+
+def _address(value: Any) -> int:
+    """What must not change between replays: where a tensor is, or a number (a size)."""
+    return value.data_ptr() if isinstance(value, torch.Tensor) else hash(value)
+
+
+def _place_for(tensor: torch.Tensor) -> torch.Tensor:
+    if torch._debug_has_internal_overlap(tensor) == 1:
+        raise RuntimeError("an input whose elements share memory changes its place")
+    return torch.empty_strided(
+        tensor.size(), tensor.stride(), dtype=tensor.dtype, device=tensor.device
+    )
+
+
+def _share_storage(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return a.untyped_storage()._cdata == b.untyped_storage()._cdata
+
+
+def _references(storage: int) -> int:
+    return int(torch._C._storage_Use_Count(storage))
+
+
+def _is_capturing(device_index: int) -> bool:
+    return streams.current_stream(device_index).is_capturing()

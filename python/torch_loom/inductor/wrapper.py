@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The Python that runs a compiled graph: it allocates, calls kernels and operators, and returns.
+
+Every allocation and kernel names its device, so the wrapper needs no device guard: operators take
+the device of their tensors.
+"""
+
+from typing import Any
+
+from torch._inductor.codegen.wrapper import PythonWrapperCodegen, SubgraphPythonWrapperCodegen
+from torch._inductor.virtualized import V
+
+from .kernel_group import INCLUDE
+
+__all__ = ["LoomSubgraphWrapper", "LoomWrapper"]
+
+
+class _LoomCalls(PythonWrapperCodegen):
+    """What calls and allocations of loom look like, in graphs and in their subgraphs."""
+
+    def define_kernel(self, kernel_name: str, kernel_body: str, *args: Any, **kwargs: Any) -> None:
+        if INCLUDE in kernel_body:
+            kernel_body = kernel_body.replace(
+                "async_compile.cpp_pybinding(", "loom_kernel(async_compile, ", 1
+            )
+        super().define_kernel(kernel_name, kernel_body, *args, **kwargs)
+
+    def _generate_kernel_call_helper(
+        self,
+        kernel_name: str,
+        call_args: Any,
+        *,
+        device: Any = None,
+        triton: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        device = device or V.graph.get_current_device_or_throw()
+        if device.type == "loom" and not triton:
+            self.writeline(self.wrap_kernel_call(kernel_name, call_args))
+            return
+        _check_reads_no_loom(kernel_name, call_args, device)
+        super()._generate_kernel_call_helper(
+            kernel_name, call_args, device=device, triton=triton, **kwargs
+        )
+
+    def make_allocation(
+        self,
+        name: str,
+        device: Any,
+        dtype: Any,
+        shape: Any,
+        stride: Any,
+        allocation_shape: Any = None,
+        is_pinned: bool = False,
+    ) -> str:
+        if device.type != "loom":
+            return str(
+                super().make_allocation(
+                    name, device, dtype, shape, stride, allocation_shape, is_pinned
+                )
+            )
+        sizes = self.codegen_python_shape_tuple(shape)
+        allocated = self.codegen_python_shape_tuple(allocation_shape or shape)
+        strides = self.codegen_python_shape_tuple(stride)
+        made = (
+            f"{name} = empty_strided({allocated}, {strides}, dtype={dtype}, "
+            f"device=loom_devices[{device.index or 0}])"
+        )
+        return made if allocated == sizes else f"{made}.as_strided({sizes}, {strides})"
+
+
+def _check_reads_no_loom(kernel_name: str, call_args: Any, device: Any) -> None:
+    """A kernel of the cpu runs at once, beside the stream that makes loom's values."""
+    if device.type != "cpu":
+        return
+    for argument in call_args:
+        buffer = V.graph.try_get_buffer(argument) if isinstance(argument, str) else None
+        if buffer is not None and buffer.get_device().type == "loom":
+            raise RuntimeError(
+                f"torch.compile: {kernel_name} of the cpu would use {argument}, a tensor of loom"
+            )
+
+
+class LoomWrapper(_LoomCalls):
+    """The wrapper of a graph."""
+
+    @staticmethod
+    def create(
+        is_subgraph: bool,
+        subgraph_name: str | None,
+        parent_wrapper: PythonWrapperCodegen | None,
+        partition_signatures: Any = None,
+    ) -> PythonWrapperCodegen:
+        if is_subgraph:
+            return LoomSubgraphWrapper(subgraph_name, parent_wrapper, partition_signatures)
+        return LoomWrapper()
+
+    def write_header(self) -> None:
+        super().write_header()
+        self.imports.writeline("from torch_loom.inductor.kernel_cache import loom_kernel")
+        self.header.writeline(
+            "loom_devices = [device('loom', i) for i in range(torch.loom.device_count())]"
+        )
+
+
+class LoomSubgraphWrapper(_LoomCalls, SubgraphPythonWrapperCodegen):
+    """The wrapper of a graph inside another one: a branch, a loop's body, a part."""
