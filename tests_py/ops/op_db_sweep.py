@@ -23,15 +23,16 @@ from op_db_worker import SAMPLES, Row
 
 from support.line_worker import LineWorker
 
-# An operator takes milliseconds; the first one of a worker also imports torch's test suite.
+# An operator takes milliseconds, compiled some seconds; the first one of a worker also imports
+# torch's test suite.
 SECONDS_PER_OPERATOR = 120.0
 
 
 class Worker(LineWorker):
     """A process that answers an operator's index with its row."""
 
-    def __init__(self, device: str) -> None:
-        super().__init__(Path(__file__).with_name("op_db_worker.py"), device)
+    def __init__(self, device: str, *options: str) -> None:
+        super().__init__(Path(__file__).with_name("op_db_worker.py"), device, *options)
         self.entries: list[tuple[str, str]] = [tuple(entry) for entry in self.first]
 
     def ask(self, index: int) -> Row | None:
@@ -39,10 +40,12 @@ class Worker(LineWorker):
         return Row(**{**fields, "fallbacks": tuple(fields["fallbacks"])}) if fields else None
 
 
-def serve(device: str, indices: queue.SimpleQueue[int], only: set[str]) -> list[Row]:
+def serve(
+    device: str, options: Iterable[str], indices: queue.SimpleQueue[int], only: set[str]
+) -> list[Row]:
     """Runs operators until `indices` is empty, starting another process after each crash."""
     rows: list[Row] = []
-    worker = Worker(device)
+    worker = Worker(device, *options)
     try:
         while True:
             try:
@@ -59,20 +62,23 @@ def serve(device: str, indices: queue.SimpleQueue[int], only: set[str]) -> list[
                 row = Row(name, variant, *worker.how_it_ended())
                 worker.kill()
                 worker.close()
-                worker = Worker(device)
+                worker = Worker(device, *options)
             rows.append(row)
     finally:
         worker.close()
 
 
-def sweep(device: str = "loom", workers: int = 2, only: Iterable[str] = ()) -> list[Row]:
+def sweep(
+    device: str = "loom", workers: int = 2, only: Iterable[str] = (), compiled: bool = False
+) -> list[Row]:
     """All rows, in the order of their names."""
+    options = ["compiled"] if compiled else []
     indices: queue.SimpleQueue[int] = queue.SimpleQueue()
     for index in range(5000):  # more than op_db has: workers know where it ends
         indices.put(index)
     chosen = set(only)
     with concurrent.futures.ThreadPoolExecutor(workers) as pool:
-        running = [pool.submit(serve, device, indices, chosen) for _ in range(workers)]
+        running = [pool.submit(serve, device, options, indices, chosen) for _ in range(workers)]
         rows = [row for each in running for row in each.result()]
     return sorted(rows, key=lambda row: (row.name, row.variant))
 
@@ -159,10 +165,13 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="only these names of op_db")
     parser.add_argument("--device", default="loom")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--compiled", action="store_true", help="call operators by torch.compile")
     parser.add_argument("--write", action="store_true", help="write docs/op_db.md")
     arguments = parser.parse_args()
+    if arguments.write and arguments.compiled:
+        parser.error("docs/op_db.md is about eager operators: --write or --compiled, not both")
     start = time.perf_counter()
-    rows = sweep(arguments.device, arguments.workers, arguments.names)
+    rows = sweep(arguments.device, arguments.workers, arguments.names, arguments.compiled)
     for row in rows:
         if not row.good or arguments.names:
             print(f"{row.name} {row.variant} [{row.compared}] {row.status}: {row.detail}")

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What a process of the op_db sweep does: run one operator on two devices and compare.
 
-`python op_db_worker.py DEVICE` answers each index on standard input with a row on standard output.
+`python op_db_worker.py DEVICE [compiled]` answers each index on standard input with a row on
+standard output. With `compiled`, a compiled function calls the operator on the device.
 """
 
 from __future__ import annotations
@@ -67,7 +68,13 @@ def samples_of(info: Any, dtype: Any) -> Iterator[Any]:
     return itertools.islice(info.sample_inputs("cpu", dtype, requires_grad=False), SAMPLES)
 
 
-def run_entry(info: Any, device: str, metadata_only: bool) -> Row:
+def compiled_call(info: Any) -> Any:
+    """A function that calls the operator, compiled anew."""
+    torch._dynamo.reset()
+    return torch.compile(lambda *args, **kwargs: info.op(*args, **kwargs), dynamic=False)
+
+
+def run_entry(info: Any, device: str, metadata_only: bool, compiled: bool = False) -> Row:
     row = Row(info.name, info.variant_test_name, compared="error")
     dtype = pick_dtype(info)
     close = None if metadata_only else tolerances(info, dtype)
@@ -78,7 +85,8 @@ def run_entry(info: Any, device: str, metadata_only: bool) -> Row:
         for sample in samples_of(info, dtype):
             number += 1
             expected = call(info.op, sample, "cpu", on_host)
-            compare(call(info.op, sample, device, on_host), expected, device, close)
+            operator = compiled_call(info) if compiled else info.op
+            compare(call(operator, sample, device, on_host), expected, device, close)
             if expected.error is None:
                 row = dataclasses.replace(row, compared="metadata" if metadata_only else "values")
     except DifferenceError as difference:
@@ -88,7 +96,7 @@ def run_entry(info: Any, device: str, metadata_only: bool) -> Row:
     return dataclasses.replace(row, fallbacks=fallbacks_taken(device))
 
 
-def work(device: str) -> None:
+def work(device: str, compiled: bool = False) -> None:
     """Answers each index on standard input with a row on standard output, as JSON lines."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what operators print is not an answer
@@ -101,9 +109,9 @@ def work(device: str) -> None:
     answers.write(json.dumps([(info.name, info.variant_test_name) for info in op_db]) + "\n")
     for line in sys.stdin:
         info = op_db[int(line)]
-        row = run_entry(info, device, info.name in NOT_COMPARED)
+        row = run_entry(info, device, info.name in NOT_COMPARED, compiled)
         answers.write(json.dumps(dataclasses.asdict(row)) + "\n")
 
 
 if __name__ == "__main__":
-    work(sys.argv[1])
+    work(sys.argv[1], "compiled" in sys.argv[2:])
