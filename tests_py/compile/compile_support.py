@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Compiled functions on loom beside eager ones on cpu."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+LOOM = torch.device("loom", 0)
+
+
+def to(tree: Any, device: Any) -> Any:
+    """Copies of all tensors in a tree, leaves of autograd that require grad as before."""
+
+    def move(tensor: torch.Tensor) -> torch.Tensor:
+        moved = tensor.detach().clone().to(device)
+        return moved.requires_grad_(tensor.requires_grad)
+
+    return pytree.tree_map_only(torch.Tensor, move, tree)
+
+
+def assert_equal(actual: Any, expected: Any, **tolerances: float) -> None:
+    torch.testing.assert_close(to(actual, "cpu"), to(expected, "cpu"), **tolerances)
+
+
+def generated_kernels() -> int:
+    return torch._inductor.metrics.generated_kernel_count
+
+
+def compile_and_compare(
+    function: Callable[..., Any],
+    *inputs: Any,
+    device: torch.device = LOOM,
+    kernels: bool = True,
+    tolerances: dict[str, float] | None = None,
+    **options: Any,
+) -> Any:
+    """Call `function`, compiled, on loom and compare with eager cpu: results and what it wrote.
+
+    Args:
+        function: what is compiled, whole.
+        inputs: on cpu; each side gets copies.
+        device: where the compiled one runs.
+        kernels: that code was generated for it, not operators called.
+        tolerances: of the comparison, if not those of the dtypes.
+        options: of torch.compile.
+    """
+    options.setdefault("fullgraph", True)
+    on_cpu, on_loom = to(inputs, "cpu"), to(inputs, device)
+    expected = function(*on_cpu)
+    compiled = torch.compile(function, **options)
+    with (
+        torch._inductor.config.patch(fx_graph_cache=False),
+        torch._functorch.config.patch(enable_autograd_cache=False),
+    ):
+        torch._inductor.metrics.reset()
+        actual = compiled(*on_loom)
+    assert not kernels or generated_kernels() > 0
+    for result in pytree.tree_leaves(actual):
+        assert not isinstance(result, torch.Tensor) or result.device == device
+    assert_equal(actual, expected, **(tolerances or {}))
+    assert_equal(on_loom, on_cpu, **(tolerances or {}))
+    return compiled

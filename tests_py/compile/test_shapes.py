@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""torch.compile: shapes that change, and functions that fall into several graphs."""
+
+import pytest
+import torch
+from compile_support import assert_equal, compile_and_compare
+from torch.nn import functional as F  # noqa: N812
+
+
+def normalised(x, w):
+    return F.gelu(F.layer_norm(x @ w, (w.shape[1],))).mean(0)
+
+
+def test_dynamic_shapes_take_one_kernel_for_all_sizes():
+    compiled = torch.compile(normalised, dynamic=True, fullgraph=True)
+    w = torch.randn(16, 40)
+    for rows in (3, 7, 1000, 4000):
+        x = torch.randn(rows, 16)
+        with torch._dynamo.config.patch(error_on_recompile=rows > 3):
+            actual = compiled(x.to("loom"), w.to("loom"))
+        assert_equal(actual, normalised(x, w), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [2, 3000])
+def test_dynamic_pointwise_of_two_loops_covers_every_element(rows):
+    compiled = torch.compile(lambda x: x.t() * 2 + 1, dynamic=True, fullgraph=True)
+    for columns in (5, 64, 333):
+        x = torch.randn(rows, columns)
+        assert_equal(compiled(x.to("loom")), x.t() * 2 + 1)
+
+
+def test_dynamic_sum_of_everything():
+    compiled = torch.compile(lambda x: (x * x).sum(), dynamic=True, fullgraph=True)
+    for count in (10, 1000, 500000):
+        x = torch.randn(count)
+        assert_equal(compiled(x.to("loom")), (x * x).sum(), rtol=1e-4, atol=1e-4)
+
+
+def test_a_size_that_changes_makes_a_dynamic_kernel():
+    function = torch.compile(lambda x: (x + 1).relu().sum(-1))
+    for rows in (4, 9, 17):
+        x = torch.randn(rows, 33)
+        assert_equal(function(x.to("loom")), (x + 1).relu().sum(-1))
+
+
+def test_no_elements():
+    compile_and_compare(lambda x: (x * 2, x.sum(0), x.sum()), torch.randn(0, 7))
+
+
+def test_one_element_without_dimensions():
+    compile_and_compare(lambda x: x.sin() * 2 + 1, torch.randn(()))
+
+
+def branches(x):
+    y = x.sin() + 1
+    if y.sum() > 0:  # the host looks: the graph ends here
+        return y * 2
+    return y * 3
+
+
+def test_graph_breaks():
+    for sign in (1, -1):
+        x = torch.full((100,), 1.5 * sign)
+        assert_equal(torch.compile(branches)(x.to("loom") * 4), branches(x * 4))
+
+
+def test_data_dependent_sizes_in_one_graph():
+    def positive(x):
+        return x[x > 0] * 2
+
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        compile_and_compare(positive, torch.randn(1000))
+
+
+def test_cond():
+    def function(x):
+        return torch.cond(x.sum() > 0, lambda x: x.sin() + 1, lambda x: x.cos() * 2, (x,)) * 3
+
+    for sign in (1, -1):
+        x = torch.rand(50) * sign
+        assert_equal(torch.compile(function)(x.to("loom")), function(x))
+
+
+def test_while_loop():
+    def function(x, count):
+        return torch.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y.sin() * 2), (count, x))[
+            1
+        ]
+
+    x, count = torch.rand(50), torch.tensor(0)
+    actual = torch.compile(function)(x.to("loom"), count.to("loom"))
+    assert_equal(actual, function(x, count))
+
+
+def test_disabled_functions_stay_eager():
+    @torch.compiler.disable
+    def eager(x):
+        assert not torch.compiler.is_compiling()
+        return x + 1
+
+    def function(x):
+        return eager(x * 2) * 3
+
+    x = torch.randn(10)
+    assert_equal(torch.compile(function)(x.to("loom")), function(x))
