@@ -124,7 +124,7 @@ def _made_by(nodes: Iterable[Any]) -> set[str]:
 
 
 def _is_on_host(name: str) -> bool:
-    return bool(V.graph.get_buffer(name).get_device().type == "cpu")
+    return bool(V.graph.get_buffer(name).get_device_or_error().type == "cpu")
 
 
 def _check_host_scalar(name: str, reads: bool) -> None:

@@ -40,7 +40,7 @@ class Blocks(WorkSharing):
         return False
 
 
-class BlockLoop(LoopLevel):  # type: ignore[misc]
+class BlockLoop(LoopLevel):
     """One of the loops that the blocks of a grid share."""
 
     members: Sequence["BlockLoop"]

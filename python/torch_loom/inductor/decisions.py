@@ -35,7 +35,7 @@ def _name_the_backend() -> None:
         return "cpp" if device_type == "loom" else original(device_type)
 
     for module in (utils, common, scheduler, mm_common):
-        module.get_current_backend = get_current_backend
+        vars(module)["get_current_backend"] = get_current_backend
 
 
 def _realize_and_order_as_on_cpu() -> None:
@@ -112,7 +112,7 @@ def _count_arguments_of_reductions() -> None:
         if str(reduction_type).startswith("arg") and not _lies_in_memory(x):
             x = ir.TensorBox(ir.PermuteView(data=x.data, dims=list(range(len(x.get_size())))))
         is_triton = lowering.is_triton
-        lowering.is_triton = lambda _: True
+        lowering.is_triton = lambda x: True
         try:
             return original(x, **kwargs)
         finally:

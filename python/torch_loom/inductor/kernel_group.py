@@ -23,6 +23,8 @@ class LoomKernelGroup(KernelGroup):
     runs on the stream's worker; it has the arguments that Inductor gives a kernel of the cpu.
     """
 
+    args: LoomKernelArgs
+
     def __init__(self) -> None:
         self.args = LoomKernelArgs()
         self.loops_code = BracesBuffer()

@@ -89,15 +89,18 @@ class LoomKernelProxy(CppKernelProxy):
         else:
             nests = loop_nest.kernel.inner if fused else [loop_nest]
             grain = min(_grain(nest.get_kernel().kernels) for nest in nests)
-            elements = cexpr_index(self.rename_indexing(sympy_product(self.call_ranges)))
+            elements = cexpr_index(self.rename_indexing(self._elements()))
             worksharing.count = (
                 f"loom_kernel::block_count({trips_of(shared)}, {elements}, {grain}, {MOST_BLOCKS})"
             )
 
     def _is_small(self) -> bool:
-        elements = sympy_product(self.call_ranges)
         least = 2 * _grain(self.kernels)
-        return bool(V.graph.sizevars.statically_known_lt(elements, least))
+        return bool(V.graph.sizevars.statically_known_lt(self._elements(), least))
+
+    def _elements(self) -> sympy.Expr:
+        assert self.call_ranges is not None
+        return sympy_product(self.call_ranges)
 
 
 def scatters(node: Any) -> bool:

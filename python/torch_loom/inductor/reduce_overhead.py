@@ -2,6 +2,7 @@
 """Where Inductor would wrap a compiled graph into graphs of CUDA: loom's are replayed by loom's."""
 
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 from torch._dynamo.utils import counters
@@ -15,11 +16,13 @@ __all__ = ["apply"]
 
 def apply() -> None:
     """Take over graphs of loom; others go their way."""
-    cudagraph_utils.check_multiple_devices_or_any_cpu_nodes = _with_loom(
-        cudagraph_utils.check_multiple_devices_or_any_cpu_nodes
-    )
-    for name in ("cudagraph_post_compile", "cudagraph_partition_post_compile"):
-        setattr(output_code, name, _replayed_on_loom(getattr(output_code, name)))
+    _replace(cudagraph_utils, "check_multiple_devices_or_any_cpu_nodes", _with_loom)
+    _replace(output_code, "cudagraph_post_compile", _replayed_on_loom)
+    _replace(output_code, "cudagraph_partition_post_compile", _replayed_on_loom)
+
+
+def _replace(module: ModuleType, name: str, wrap: Callable[[Any], Any]) -> None:
+    setattr(module, name, wrap(getattr(module, name)))
 
 
 def _with_loom(original: Callable[[Any], str | None]) -> Callable[[Any], str | None]:

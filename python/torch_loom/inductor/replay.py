@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from .. import streams
+from .. import device as devices, graphs, streams
 
 __all__ = ["Replays"]
 
@@ -114,7 +114,7 @@ class _Capture:
         }
         self._fixed = {i: _address(x) for i, x in enumerate(inputs) if i not in self._own}
         arguments = [self._own.get(i, x) for i, x in enumerate(inputs)]
-        with torch.loom.device(device_index), torch.loom.graph(self._graph):
+        with devices.device(device_index), graphs.graph(self._graph):
             results = model(list(arguments))
         self._results = list(results)
         self._from_input = {
@@ -156,7 +156,7 @@ class _Capture:
     def replay(self, inputs: list[Any]) -> list[Any]:
         for i, own in self._own.items():
             own.copy_(inputs[i])
-        with torch.loom.device(self._device_index):
+        with devices.device(self._device_index):
             self._graph.replay()
         results = [self._result(j, inputs) for j in range(len(self._results))]
         inputs.clear()
@@ -185,7 +185,7 @@ def _place_for(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _share_storage(a: torch.Tensor, b: torch.Tensor) -> bool:
-    return a.untyped_storage()._cdata == b.untyped_storage()._cdata
+    return bool(a.untyped_storage()._cdata == b.untyped_storage()._cdata)
 
 
 def _references(storage: int) -> int:
@@ -193,4 +193,4 @@ def _references(storage: int) -> int:
 
 
 def _is_capturing(device_index: int) -> bool:
-    return streams.current_stream(device_index).is_capturing()
+    return bool(streams.current_stream(device_index).is_capturing())

@@ -75,7 +75,7 @@ def _check_reads_no_loom(kernel_name: str, call_args: Any, device: Any) -> None:
         return
     for argument in call_args:
         buffer = V.graph.try_get_buffer(argument) if isinstance(argument, str) else None
-        if buffer is not None and buffer.get_device().type == "loom":
+        if buffer is not None and buffer.get_device_or_error().type == "loom":
             raise RuntimeError(
                 f"torch.compile: {kernel_name} of the cpu would use {argument}, a tensor of loom"
             )
@@ -92,6 +92,8 @@ class LoomWrapper(_LoomCalls):
         partition_signatures: Any = None,
     ) -> PythonWrapperCodegen:
         if is_subgraph:
+            assert subgraph_name is not None
+            assert parent_wrapper is not None
             return LoomSubgraphWrapper(subgraph_name, parent_wrapper, partition_signatures)
         return LoomWrapper()
 
