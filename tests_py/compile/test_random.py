@@ -35,6 +35,21 @@ def test_dropout_drops_the_same_elements_backward():
     assert_equal(x.grad, y.detach())
 
 
+def test_seeds_and_states_in_compiled_functions():
+    def function(x):
+        state = torch.loom.get_rng_state()
+        torch.manual_seed(11)
+        first = x + torch.rand_like(x)
+        torch.loom.set_rng_state(state)
+        return first, torch.rand_like(x)
+
+    compiled = torch.compile(function)
+    x = torch.ones(50, device="loom")
+    (a, b), (c, d) = compiled(x), compiled(x)
+    assert_equal(a, c, rtol=0, atol=0)
+    assert not torch.equal(b.cpu(), d.cpu())
+
+
 def test_fallback_random_has_the_numbers_of_eager():
     x = torch.ones(300, device="loom")
     with torch._inductor.config.patch(fallback_random=True):

@@ -7,6 +7,7 @@
 #include <c10/util/SmallVector.h>
 
 #include <cstddef>
+#include <span>
 
 struct LoomKernelGrid {
   loom::ops::Grid& grid;
@@ -22,11 +23,12 @@ void* pointer_of(std::uint64_t value) noexcept {
 /// The arguments of one launch, as the body sees them.
 class KernelArguments {
  public:
-  KernelArguments(const LoomKernelArgument* arguments, std::int64_t count)
-      : arguments_(arguments, arguments + count) {
-    for (LoomKernelArgument& argument : arguments_) {
-      if (!is_memory(argument)) continue;
-      argument.value = reinterpret_cast<std::uintptr_t>(host_address(pointer_of(argument.value)));
+  explicit KernelArguments(std::span<const LoomKernelArgument> arguments) {
+    for (LoomKernelArgument argument : arguments) {
+      if (is_memory(argument)) {
+        argument.value = reinterpret_cast<std::uintptr_t>(host_address(pointer_of(argument.value)));
+      }
+      arguments_.push_back(argument);
     }
   }
 
@@ -71,7 +73,7 @@ void loom_kernel_launch(std::int64_t device, const char* name, LoomKernelBody bo
         const LoomKernelGrid lent{grid};
         body(&lent, stored.data());
       },
-      loom::KernelArguments(arguments, count));
+      loom::KernelArguments({arguments, static_cast<std::size_t>(count)}));
 }
 
 void loom_kernel_run_blocks(const LoomKernelGrid* grid, std::int64_t blocks,

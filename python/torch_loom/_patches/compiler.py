@@ -7,9 +7,9 @@ from ..integrations import import_hook
 
 
 def apply() -> None:
-    """Mark what is constant, keep streams out of traces, and answer what is asked of a device."""
+    """Say what is constant and what is not to be traced, and answer what is asked of a device."""
     _mark_constants()
-    _keep_streams_from_dynamo()
+    _keep_from_dynamo()
     _answer_dynamo()
 
 
@@ -33,13 +33,14 @@ def _mark_constants() -> None:
         function._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
-def _keep_streams_from_dynamo() -> None:
-    # torch.compile knows the stream functions of cuda by name. It would trace ours, and then makes
-    # the stream that was current while tracing a constant. This is torch.compiler.disable without
-    # its import of torch._dynamo, which takes longer than all else here.
+def _keep_from_dynamo() -> None:
+    # torch.compile knows the functions of cuda by name. It would trace ours, and then makes the
+    # stream that was current while tracing a constant, and fake tensors of states of generators.
+    # This is torch.compiler.disable without its import of torch._dynamo, which takes longer than
+    # all else here.
     from torch._C._dynamo import eval_frame
 
-    from .. import streams
+    from .. import random, streams
 
     skip = eval_frame._FrameExecStrategy(
         eval_frame._FrameAction.SKIP, eval_frame._FrameAction.DEFAULT
@@ -54,6 +55,18 @@ def _keep_streams_from_dynamo() -> None:
         context.__init__,
         context.__enter__,
         context.__exit__,
+        random._get_rng_state_offset,
+        random._set_rng_state_offset,
+        random._seed,
+        random.get_rng_state,
+        random.set_rng_state,
+        random.get_rng_state_all,
+        random.set_rng_state_all,
+        random.manual_seed,
+        random.manual_seed_all,
+        random.seed,
+        random.seed_all,
+        random.initial_seed,
     ]
     for function in functions:
         function._torchdynamo_disable = True
