@@ -70,6 +70,7 @@ FUNCTIONS = {
     ),
     "max_pool": (lambda x: F.max_pool2d(x * 2, 2), [randn(2, 3, 12, 12)]),
     "avg_pool": (lambda x: F.avg_pool2d(x, 3, 1, 1) + 1, [randn(2, 3, 12, 12)]),
+    "avg_pool3d": (lambda x: F.avg_pool3d(x, 2), [randn(1, 2, 6, 6, 6)]),
     "convolution": (
         lambda x, w: F.conv2d(x, w, padding=1).relu() + 1,
         [randn(2, 3, 16, 16), randn(8, 3, 3, 3)],

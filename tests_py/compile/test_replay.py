@@ -8,6 +8,7 @@ import torch
 from compile_support import assert_equal
 from torch import nn
 
+from torch_loom import _C
 from torch_loom.inductor import replay as module
 
 MODE = "reduce-overhead"
@@ -68,6 +69,26 @@ def test_a_view_keeps_a_result_as_it_is(replays):
     assert replays
     for x, view in zip(inputs, kept, strict=True):
         assert_equal(view, (x * 2)[5:7].t())
+
+
+def test_a_replay_on_another_stream_waits_for_readers_of_the_last_result(replays):
+    function = torch.compile(lambda x: x * 2, mode=MODE, fullgraph=True)
+    x = torch.ones(200, 200, device="loom")
+    for _ in range(3):
+        result = function(x)
+    other, side = x * 5, torch.loom.Stream()
+    torch.loom.synchronize()
+    hold = _C._Hold(0, 20)
+    read = result + 1  # not before the hold is released
+    del result
+    with torch.loom.stream(side):
+        x.copy_(other)
+        function(x)
+    assert not side.query()
+    hold.release()
+    torch.loom.synchronize()
+    assert len({id(capture) for capture in replays}) == 1
+    assert_equal(read, torch.full((200, 200), 3.0))
 
 
 def test_inputs_that_are_handed_through():

@@ -133,6 +133,8 @@ def _divide_by_constants() -> None:
     original = lowering.get_constant_value
 
     def get_constant_value(x: Any) -> Any:
-        return None if ir.get_device_type(x) == "loom" else original(x)
+        if isinstance(x, ir.IRNode) and ir.get_device_type(x) == "loom":
+            return None
+        return original(x)
 
     lowering.get_constant_value = get_constant_value

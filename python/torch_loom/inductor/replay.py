@@ -107,6 +107,7 @@ class _Capture:
     ) -> None:
         self._graph = torch.accelerator.Graph()
         self._device_index = device_index
+        self._stream: torch.Stream | None = None  # of the last replay
         self._own = {
             i: _place_for(x)
             for i, x in enumerate(inputs)
@@ -154,6 +155,7 @@ class _Capture:
         return any(_references(s) > count for s, count in self._references.items())
 
     def replay(self, inputs: list[Any]) -> list[Any]:
+        self._follow_last_replay()
         for i, own in self._own.items():
             own.copy_(inputs[i])
         with devices.device(self._device_index):
@@ -161,6 +163,13 @@ class _Capture:
         results = [self._result(j, inputs) for j in range(len(self._results))]
         inputs.clear()
         return results
+
+    def _follow_last_replay(self) -> None:
+        # What the stream of the last replay was given since may still read its results.
+        stream = streams.current_stream(self._device_index)
+        if self._stream is not None and self._stream != stream:
+            stream.wait_stream(self._stream)
+        self._stream = stream
 
     def _result(self, j: int, inputs: list[Any]) -> Any:
         if j in self._from_input:
