@@ -10,13 +10,15 @@ from typing import Any
 
 from torch._inductor.async_compile import AsyncCompile, get_compile_threads, kernel_code_log
 from torch._inductor.codecache import CppPythonBindingsCodeCache, LambdaFuture, clear_on_fresh_cache
+from torch._inductor.custom_graph_pass import get_hash_for_files
 
 from .. import _C
 
-__all__ = ["KernelCache", "loom_kernel"]
+__all__ = ["HEADER", "KernelCache", "loom_kernel"]
 
 _INCLUDE = Path(__file__).parent.parent / "include"
-_HEADER = _INCLUDE / "torch_loom" / "kernel.h"
+HEADER = _INCLUDE / "torch_loom" / "kernel.h"
+"""What generated sources include."""
 
 
 @clear_on_fresh_cache
@@ -28,7 +30,7 @@ class KernelCache(CppPythonBindingsCodeCache):
 
     @classmethod
     def _get_uncompiled_header(cls, device: str) -> str | None:
-        return str(_HEADER)
+        return str(HEADER)
 
 
 def loom_kernel(async_compile: AsyncCompile, argument_types: Sequence[str], source: str) -> Any:
@@ -39,6 +41,7 @@ def loom_kernel(async_compile: AsyncCompile, argument_types: Sequence[str], sour
     """
     kernel_code_log.info("loom kernel:\n%s", source)
     _make_entry_points_visible()
+    source = f"{source}\n// kernel.h: {_header_hash()}\n"
     flags = (f"-I{_INCLUDE}",)
     if get_compile_threads() <= 1:
         return KernelCache.load_pybinding(argument_types, source, extra_flags=flags)
@@ -50,11 +53,23 @@ def loom_kernel(async_compile: AsyncCompile, argument_types: Sequence[str], sour
 
 
 @functools.cache
+def _header_hash() -> str:
+    """Part of each source, whose text is the key of the cache: another header makes other code."""
+    return get_hash_for_files((str(HEADER),)).hex()
+
+
+@functools.cache
 def _make_entry_points_visible() -> None:
     """Let libraries that are loaded from now on find loom_kernel_launch() and its like.
 
     Python loads modules, and so libtorch_loom.so, with symbols that only the module sees.
     """
     major, minor, *_ = _C.__version__.split(".")
-    name = f"libtorch_loom.so.{major}.{minor}"
-    ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL | os.RTLD_NOLOAD)
+    # In a wheel, which has no symbolic links, the library's name has no version.
+    for name in (f"libtorch_loom.so.{major}.{minor}", "libtorch_loom.so"):
+        try:
+            ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL | os.RTLD_NOLOAD)
+        except OSError:  # not the one that is loaded
+            continue
+        return
+    raise ImportError("torch-loom: expected libtorch_loom.so to be loaded, found it by no name")

@@ -15,6 +15,7 @@ from torch._inductor.custom_graph_pass import CustomGraphModulePass, get_hash_fo
 from .. import _C
 from . import host_operands
 from .device_ops import LoomDeviceOps
+from .kernel_cache import HEADER
 from .scheduling import LoomScheduling
 from .wrapper import LoomWrapper
 
@@ -41,6 +42,5 @@ class _LoomPass(CustomGraphModulePass):
 
 @functools.cache
 def _sources_hash() -> bytes:
-    folder = Path(__file__).parent
-    header = folder.parent / "include" / "torch_loom" / "kernel.h"
-    return get_hash_for_files(tuple(str(path) for path in [*sorted(folder.glob("*.py")), header]))
+    sources = sorted(Path(__file__).parent.glob("*.py"))
+    return get_hash_for_files(tuple(str(path) for path in [*sources, HEADER]))
