@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from .. import device as devices, graphs, streams
+from .. import device as devices, graphs
 
 __all__ = ["Replays"]
 
@@ -48,7 +48,7 @@ class Replays:
         self._gave_up = False
 
     def __call__(self, inputs: list[Any]) -> Any:
-        if self._gave_up or _is_capturing(self._device_index):
+        if self._gave_up or _current_stream(self._device_index).is_capturing():
             return self._model(inputs)
         if len(self._seen) < _WARM_UPS:
             self._note_addresses(inputs)
@@ -158,15 +158,18 @@ class _Capture:
         self._follow_last_replay()
         for i, own in self._own.items():
             own.copy_(inputs[i])
-        with devices.device(self._device_index):
+        if torch._C._accelerator_getDeviceIndex() == self._device_index:
             self._graph.replay()
+        else:
+            with devices.device(self._device_index):
+                self._graph.replay()
         results = [self._result(j, inputs) for j in range(len(self._results))]
         inputs.clear()
         return results
 
     def _follow_last_replay(self) -> None:
         # What the stream of the last replay was given since may still read its results.
-        stream = streams.current_stream(self._device_index)
+        stream = _current_stream(self._device_index)
         if self._stream is not None and self._stream != stream:
             stream.wait_stream(self._stream)
         self._stream = stream
@@ -201,5 +204,6 @@ def _references(storage: int) -> int:
     return int(torch._C._storage_Use_Count(storage))
 
 
-def _is_capturing(device_index: int) -> bool:
-    return bool(streams.current_stream(device_index).is_capturing())
+def _current_stream(device_index: int) -> torch.Stream:
+    # torch.loom.current_stream() makes a stream of its own class, for some microseconds.
+    return torch._C._accelerator_getStream(device_index)
