@@ -187,3 +187,14 @@ def test_a_compiled_function_in_a_graph_of_the_users():
         x.copy_(fresh)
         graph.replay()
         assert_equal(result, (fresh.sin() * 2).sum(0), rtol=1e-4, atol=1e-5)
+
+
+def test_replays_on_the_second_device(replays):
+    function = torch.compile(lambda x: x.sin() * 2, mode=MODE, fullgraph=True)
+    for _ in range(6):
+        x = torch.randn(300, 100)
+        result = function(x.to("loom:1"))
+        assert result.device == torch.device("loom", 1)
+        assert_equal(result, x.sin() * 2)
+    assert replays
+    assert torch.loom.current_device() == 0
