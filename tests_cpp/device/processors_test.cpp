@@ -21,17 +21,7 @@
 namespace loom {
 namespace {
 
-std::vector<int> allowed() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  EXPECT_EQ(sched_getaffinity(0, sizeof(set), &set), 0);
-  std::vector<int> cpus;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
-  }
-  return cpus;
-}
-
+using testing::allowed;
 using testing::bind_to;
 
 /// Runs the test on a thread of its own: the process's other threads keep their processors.
@@ -117,38 +107,6 @@ TEST(CoresPlacementTest, WhileAHostWaitsHelpersAreNotOnThePublishersProcessor) {
 }
 
 constexpr std::chrono::seconds kPatience{30};
-
-TEST(CoresPlacementTest, AHostsProcessorHasACalmerOneWhereAHelperWasAlone) {
-  const std::vector<int> cpus = allowed();
-  if (cpus.size() < 2) GTEST_SKIP() << "one processor";
-  Cores cores(2, cpus);
-  EXPECT_EQ(cores.calmer_processor(), -1) << "no host waits";
-  std::atomic<bool> end{false};
-  std::thread host([&] {
-    bind_to(cpus[0]);
-    while (!cores.help_until([&] { return end.load(); }, 1'000'000'000)) {
-    }
-  });
-  on_own_thread([&] {
-    bind_to(cpus[0]);
-    const auto give_up = std::chrono::steady_clock::now() + kPatience;
-    int calmer = -1;
-    while (calmer < 0 && std::chrono::steady_clock::now() < give_up) {
-      cores.run(2, [](std::int64_t) { std::this_thread::yield(); }, 0, RunBy::kAny);
-      for (int i = 0; i < 100 && calmer < 0; ++i) {
-        std::this_thread::yield();
-        calmer = cores.calmer_processor();
-      }
-    }
-    EXPECT_NE(calmer, cpus[0]);
-    EXPECT_EQ(std::count(cpus.begin(), cpus.end(), calmer), 1);
-    bind_to(cpus[1]);
-    EXPECT_EQ(cores.calmer_processor(), -1) << "the host is elsewhere";
-  });
-  end = true;
-  host.join();
-  EXPECT_EQ(cores.calmer_processor(), -1) << "no host waits any more";
-}
 
 TEST(QueuePlacementTest, AWorkerLeavesTheHostThatWaitsForItAndMayRunAnywhereAfterwards) {
   const std::vector<int> cpus = allowed();

@@ -10,6 +10,7 @@
 #include "support/guarded_memory.h"
 #include "support/jit_fixture.h"
 #include "support/random_body.h"
+#include "support/reference_kernel.h"
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -20,7 +21,9 @@
 namespace loom::fusion {
 namespace {
 
+using testing::ReferenceKernel;
 using testing::step;
+
 class JitTest : public testing::JitFixture {};
 
 /// relu(x * a + b)

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "support/body_data.h"
+#include "support/random_body.h"
 #include "support/reference_kernel.h"
 #include <algorithm>
 #include <cstdint>

@@ -11,25 +11,25 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace loom::fusion::testing {
+namespace loom::testing {
 
 inline constexpr std::int64_t kRows = 6, kColumns = 128;
 
 /// Copies a matrix, rectangle by rectangle; operators on a rectangle find the others untouched.
-class CopyInRectangles final : public Producer {
+class CopyInRectangles final : public fusion::Producer {
  public:
-  CopyInRectangles(const TensorAccess& to, const TensorAccess& from, int* finished)
+  CopyInRectangles(const fusion::TensorAccess& to, const fusion::TensorAccess& from, int* finished)
       : to_(to), from_(from), finished_(finished) {}
 
   [[nodiscard]] const char* name() const noexcept override { return "copy"; }
-  [[nodiscard]] Matrix result() const noexcept override {
+  [[nodiscard]] fusion::Matrix result() const noexcept override {
     return {to_.data, to_.dtype, kRows, kColumns, to_.allocation};
   }
   void accesses(AccessList& list) const override {
     list.push_back({device_address(from_.data), kBytes, AccessKind::kRead});
     list.push_back({device_address(to_.data), kBytes, AccessKind::kReplace});
   }
-  void run(std::byte* to, const Epilogue* epilogue) override {
+  void run(std::byte* to, const fusion::Epilogue* epilogue) override {
     for (std::int64_t row = 0; row < kRows; row += kHeight) {
       for (std::int64_t column = 0; column < kColumns; column += kWidth) {
         if (epilogue != nullptr) epilogue->prefetch(row, kHeight, column, kWidth);
@@ -50,14 +50,14 @@ class CopyInRectangles final : public Producer {
 
   static float* elements(std::byte* data) { return reinterpret_cast<float*>(data); }
 
-  const TensorAccess to_, from_;
+  const fusion::TensorAccess to_, from_;
   int* const finished_;
 };
 
 /// Fills memory with twos.
-class Fill final : public Task {
+class Fill final : public fusion::Task {
  public:
-  explicit Fill(const TensorAccess& to) : to_(to) {}
+  explicit Fill(const fusion::TensorAccess& to) : to_(to) {}
   [[nodiscard]] const char* name() const noexcept override { return "fill"; }
   void accesses(AccessList& list) const override {
     list.push_back({device_address(to_.data), static_cast<std::size_t>(to_.numel) * sizeof(float),
@@ -66,7 +66,7 @@ class Fill final : public Task {
   void run() override { std::fill_n(reinterpret_cast<float*>(to_.data), to_.numel, 2.F); }
 
  private:
-  const TensorAccess to_;
+  const fusion::TensorAccess to_;
 };
 
-}  // namespace loom::fusion::testing
+}  // namespace loom::testing

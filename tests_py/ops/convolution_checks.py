@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-
 sums_in_float32 = pytest.mark.skipif(
     not torch.ops.mkldnn._is_mkldnn_bf16_supported(),
     reason="without oneDNN's products of bfloat16 cpu's kernels, which run, round at every step",
