@@ -2,6 +2,7 @@
 """torch.compile(mode="reduce-overhead"), and compiled functions inside graphs of the user's."""
 
 import copy
+import threading
 
 import pytest
 import torch
@@ -89,6 +90,44 @@ def test_a_replay_on_another_stream_waits_for_readers_of_the_last_result(replays
     torch.loom.synchronize()
     assert len({id(capture) for capture in replays}) == 1
     assert_equal(read, torch.full((200, 200), 3.0))
+
+
+@pytest.mark.parametrize("numbers", [(-1, -2), (2**61 - 1, 0)])  # of equal hashes
+def test_numbers_are_told_apart(numbers, replays):
+    function = torch.compile(lambda x, n: x + n, mode=MODE, fullgraph=True, dynamic=True)
+    x = torch.ones(4, dtype=torch.int64, device="loom")
+    for n in (5, 7, *(n for n in numbers for _ in range(4))):
+        assert_equal(function(x, n), torch.ones(4, dtype=torch.int64) + n)
+    assert replays
+
+
+def test_another_thread_does_not_replay_at_the_same_time(captures, replays):
+    function = torch.compile(lambda x: x * 2 + 1, mode=MODE, fullgraph=True)
+    kept = [torch.full((5,), float(i), device="loom") for i in range(4)]  # at places of their own
+    for x in kept:
+        function(x)
+    x, y = torch.full((5,), 30.0, device="loom"), torch.full((5,), 40.0, device="loom")
+    results = {}
+
+    class Interrupted:
+        """Another thread calls the function when the inputs of this call are in their places."""
+
+        def __init__(self, graph):
+            self.graph = graph
+
+        def replay(self):
+            if threading.current_thread() is threading.main_thread():
+                other = threading.Thread(target=lambda: results.update(other=function(y)))
+                other.start()
+                other.join()
+            self.graph.replay()
+
+    for capture in captures:
+        capture._graph = Interrupted(capture._graph)
+    before = len(replays)
+    results["this"] = function(x)
+    assert len(replays) == before + 1
+    assert_equal(results, {"this": torch.full((5,), 61.0), "other": torch.full((5,), 81.0)})
 
 
 def test_inputs_that_are_handed_through():

@@ -9,6 +9,7 @@ one.
 """
 
 import logging
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -32,7 +33,8 @@ _SMALL_BYTES = 1 << 16
 class Replays:
     """A compiled graph as a function of its inputs, replayed where that is possible.
 
-    Thread: one at a time, as for the compiled function that it stands for.
+    Thread: any. While one is at it, others run the kernels one by one: a capture has one place for
+    its inputs and one for its results.
     """
 
     _boxed_call = True  # takes a list, which it empties
@@ -41,15 +43,26 @@ class Replays:
         self._model = model
         self._device_index = device_index
         self._mutated = frozenset(mutated)
-        self._seen: list[tuple[int, ...]] = []
+        self._seen: list[tuple[Any, ...]] = []
         self._moving: set[int] = set()
         self._captures: list[_Capture] = []
         self._recaptures = 0
         self._gave_up = False
+        # Protects all of the above but for the model, from the look at a capture's places until its
+        # replay is queued. Never waited for, so that nobody waits for it with the GIL.
+        self._lock = threading.Lock()
 
     def __call__(self, inputs: list[Any]) -> Any:
         if self._gave_up or _current_stream(self._device_index).is_capturing():
             return self._model(inputs)
+        if not self._lock.acquire(blocking=False):
+            return self._model(inputs)
+        try:
+            return self._run(inputs)
+        finally:
+            self._lock.release()
+
+    def _run(self, inputs: list[Any]) -> Any:
         if len(self._seen) < _WARM_UPS:
             self._note_addresses(inputs)
             return self._model(inputs)
@@ -183,9 +196,9 @@ class _Capture:
         return result.clone() if j in self._copied else result.detach()
 
 
-def _address(value: Any) -> int:
-    """What must not change between replays: where a tensor is, or a number (a size)."""
-    return value.data_ptr() if isinstance(value, torch.Tensor) else hash(value)
+def _address(value: Any) -> Any:
+    """What must not change between replays: where a tensor is, or a number itself (a size)."""
+    return value.data_ptr() if isinstance(value, torch.Tensor) else value
 
 
 def _place_for(tensor: torch.Tensor) -> torch.Tensor:
