@@ -161,7 +161,7 @@ TEST(OptionsTest, TableListsEveryVariableOnce) {
   }
   std::sort(names.begin(), names.end());
   EXPECT_EQ(std::adjacent_find(names.begin(), names.end()), names.end());
-  EXPECT_EQ(names.size(), 12U);
+  EXPECT_EQ(names.size(), 13U);
 }
 
 using OptionsChildTest = testing::ChildTest;

@@ -17,6 +17,8 @@ from support.oracle import call, compare, leaves, map_leaves
 
 # Samples of an operator that the checks of its derivatives use, spread over all that it has.
 DERIVATIVE_SAMPLES = 12
+# Compiling one takes a second.
+COMPILED_SAMPLES = 4
 
 Close = dict[str, float] | None
 
@@ -32,18 +34,22 @@ def parts(sample: Any) -> Iterator[Any]:
     yield from leaves((sample.input, sample.args, sample.kwargs))
 
 
-def spread(samples: Iterator[Any], count: int) -> list[Any]:
+def spread(samples: Iterable[Any], count: int) -> list[Any]:
     every = list(samples)
     return every[:: max(1, len(every) // count)][:count]
 
 
 class Check:
-    """Runs a function of a sample on both devices, for all samples; counts what it has compared."""
+    """Runs a function of a sample on both devices, for all samples; counts what it has compared.
 
-    def __init__(self, info: Any, device: str, close: Close) -> None:
+    With `compiled`, torch.compile makes the function of the device, and there are fewer samples.
+    """
+
+    def __init__(self, info: Any, device: str, close: Close, compiled: bool = False) -> None:
         self.info = info
         self.device = device
         self.close = close
+        self.compiled = compiled
         self.count = 0
         self.sample = -1
         self.errors_expected = False
@@ -52,9 +58,11 @@ class Check:
 
     def on_both(self, function: Callable[..., Any], sample: Any) -> None:
         expected = call(function, sample, "cpu", self._on_host)
-        if expected.error is not None and not self.errors_expected:
-            return  # what cpu cannot do is no check
-        actual = call(function, sample, self.device, self._on_host)
+        # What cpu cannot do is no check; compiled code has errors of its own.
+        if expected.error is not None and (self.compiled or not self.errors_expected):
+            return
+        on_device = self.as_compiled(function) if self.compiled else function
+        actual = call(on_device, sample, self.device, self._on_host)
         random = (
             sample.kwargs.get("dropout_p", 0.0) > 0.0 or sample.kwargs.get("dropout", 0.0) > 0.0
         )
@@ -62,8 +70,16 @@ class Check:
         compare(actual, expected, self.device, close, strides=self.strides)
         self.count += 1
 
+    @staticmethod
+    def as_compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, compiled anew."""
+        torch._dynamo.reset()
+        return torch.compile(lambda *args, **kwargs: function(*args, **kwargs), dynamic=False)
+
     def each(self, samples: Iterable[Any]) -> Iterator[Any]:
         """The samples; which one it is is part of what is said of a difference."""
+        if self.compiled:
+            samples = spread(samples, COMPILED_SAMPLES)
         for self.sample, sample in enumerate(samples):
             yield sample
 

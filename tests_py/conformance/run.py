@@ -52,14 +52,17 @@ def reason_for(key: Key, known: dict[Key, str] = KNOWN) -> str | None:
     return None
 
 
-def start_worker(device: str) -> LineWorker:
+def start_worker(device: str, compiled: bool) -> LineWorker:
+    options = ["compiled"] if compiled else []
     # The oracle's own threads would only take cores from the device.
-    return LineWorker(Path(__file__).with_name("worker.py"), device, OMP_NUM_THREADS="1")
+    return LineWorker(Path(__file__).with_name("worker.py"), device, *options, OMP_NUM_THREADS="1")
 
 
-def serve(device: str, numbers: queue.SimpleQueue[int], wanted: Callable[[Key], bool]) -> list[Row]:
+def serve(
+    device: str, compiled: bool, numbers: queue.SimpleQueue[int], wanted: Callable[[Key], bool]
+) -> list[Row]:
     rows: list[Row] = []
-    worker = start_worker(device)
+    worker = start_worker(device, compiled)
     try:
         while True:
             try:
@@ -76,20 +79,22 @@ def serve(device: str, numbers: queue.SimpleQueue[int], wanted: Callable[[Key], 
                 rows.append(Row(key, *worker.how_it_ended()))
                 worker.kill()
                 worker.close()
-                worker = start_worker(device)
+                worker = start_worker(device, compiled)
             else:
                 rows.append(Row(key, **{**answer, "fallbacks": tuple(answer["fallbacks"])}))
     finally:
         worker.close()
 
 
-def run(wanted: Callable[[Key], bool], device: str = "loom", workers: int = 2) -> list[Row]:
+def run(
+    wanted: Callable[[Key], bool], device: str = "loom", workers: int = 2, compiled: bool = False
+) -> list[Row]:
     """All rows that are wanted, in the order of their keys."""
     numbers: queue.SimpleQueue[int] = queue.SimpleQueue()
     for number in range(100_000):  # more than there are: workers know where the list ends
         numbers.put(number)
     with concurrent.futures.ThreadPoolExecutor(workers) as pool:
-        running = [pool.submit(serve, device, numbers, wanted) for _ in range(workers)]
+        running = [pool.submit(serve, device, compiled, numbers, wanted) for _ in range(workers)]
         return sorted((row for each in running for row in each.result()), key=lambda row: row.key)
 
 
@@ -125,24 +130,30 @@ def main() -> int:
     parser.add_argument("--dtype", action="append", help="only this dtype")
     parser.add_argument("--device", default="loom")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--compiled", action="store_true", help="torch.compile on the device")
     parser.add_argument("--write", action="store_true", help="write docs/conformance.md")
     given = parser.parse_args()
+    if given.write and given.compiled:
+        parser.error("docs/conformance.md is about eager code: --write or --compiled, not both")
 
     def wanted(key: Key) -> bool:
         return (
             (not given.names or any(fnmatch.fnmatch(key[1], name) for name in given.names))
             and (not given.check or key[2] in given.check)
             and (not given.dtype or key[3] in given.dtype)
+            # PyTorch's compiled code has no second derivatives, on any device.
+            and not (given.compiled and key[2] == "second_gradient")
         )
 
     start = time.perf_counter()
-    rows = run(wanted, given.device, given.workers)
+    rows = run(wanted, given.device, given.workers, given.compiled)
     seconds = time.perf_counter() - start
     for row in rows:
         if not row.good:
             listed = "" if reason_for(row.key) is None else " [known]"
             print(f"{' '.join(row.key)}: {row.status}{listed}: {row.detail}")
-    for pattern in stale(rows):
+    no_longer = [] if given.compiled else stale(rows)  # the list is of eager code
+    for pattern in no_longer:
         print(f"{' '.join(pattern)}: agrees, remove it from known.py")
     good = sum(row.good for row in rows)
     samples = sum(row.samples for row in rows)
@@ -155,7 +166,7 @@ def main() -> int:
 
         page = Path(__file__).parents[2] / "docs" / "conformance.md"
         write_page(rows, page, seconds, given.workers)
-    return bool(unexplained(rows) or stale(rows))
+    return bool(unexplained(rows) or no_longer)
 
 
 if __name__ == "__main__":

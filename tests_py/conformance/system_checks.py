@@ -15,7 +15,7 @@ from support.oracle import Mover, Outcome, compare, leaves, map_leaves
 STEPS = 5
 
 
-def run_module(info: Any, given: Any, device: str) -> Outcome:
+def run_module(info: Any, given: Any, device: str, compiled: bool = False) -> Outcome:
     """Results, gradients of inputs and parameters, and buffers afterwards."""
     mover = Mover(device)
     torch.manual_seed(11)
@@ -26,7 +26,8 @@ def run_module(info: Any, given: Any, device: str) -> Outcome:
     kwargs = map_leaves(mover, given.forward_input.kwargs)
     torch.manual_seed(7)
     try:
-        results = module(*args, **kwargs)
+        forward = Check.as_compiled(module) if compiled else module
+        results = forward(*args, **kwargs)
         left = [results]
         wanted = [t for t in leaves(results) if isinstance(t, torch.Tensor) and t.requires_grad]
         if wanted:
@@ -53,13 +54,16 @@ def module(check: Check, dtype: Any, training: bool) -> None:
         for given in check.each(inputs):
             expected = run_module(info, given, "cpu")
             if expected.error is None:
-                compare(run_module(info, given, check.device), expected, check.device, check.close)
+                actual = run_module(info, given, check.device, check.compiled)
+                compare(actual, expected, check.device, check.close)
                 check.count += 1
     finally:
         torch.set_default_dtype(previous)
 
 
-def run_optimizer(info: Any, given: OptimizerInput, device: str, more: dict[str, Any]) -> Outcome:
+def run_optimizer(
+    info: Any, given: OptimizerInput, device: str, more: dict[str, Any], compiled: bool = False
+) -> Outcome:
     """The parameters after some steps, and the optimiser's state."""
     torch.manual_seed(3)
     values = [torch.randn(4, 3), torch.randn(5), torch.randn(2, 2, 2)]
@@ -67,12 +71,13 @@ def run_optimizer(info: Any, given: OptimizerInput, device: str, more: dict[str,
     kwargs = map_leaves(Mover(device), {**given.kwargs, **more})
     try:
         optimizer = info.optim_cls(parameters, **kwargs)
+        take_step = Check.as_compiled(optimizer.step) if compiled else optimizer.step
         for step in range(STEPS):
             generator = torch.Generator().manual_seed(step)
             for parameter in parameters:
                 grad = torch.randn(parameter.shape, generator=generator).to(device)
                 parameter.grad = grad.to_sparse() if info.only_supports_sparse_grads else grad
-            optimizer.step(lambda: sum(p.square().sum() for p in parameters).detach())
+            take_step(lambda: sum(p.square().sum() for p in parameters).detach())
         if device != "cpu":
             torch.accelerator.synchronize()
     except Exception as error:
@@ -95,6 +100,6 @@ def optimizer(check: Check, implementation: str) -> None:
             continue
         expected = run_optimizer(check.info, given, "cpu", more)
         if expected.error is None:
-            actual = run_optimizer(check.info, given, check.device, more)
+            actual = run_optimizer(check.info, given, check.device, more, check.compiled)
             compare(actual, expected, check.device, check.close)
             check.count += 1

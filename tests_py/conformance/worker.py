@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A process of the conformance run: `python worker.py DEVICE` prints the list of all checks, then
-answers each one's number on standard input with what came of it.
+"""A process of the conformance run: `python worker.py DEVICE [compiled]` prints the list of all
+checks, then answers each one's number on standard input with what came of it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Unit:
     name: str
     check: str
     dtype: str
-    run: Callable[[str], Check] = dataclasses.field(compare=False)
+    run: Callable[[str, bool], Check] = dataclasses.field(compare=False)
 
     @property
     def key(self) -> tuple[str, str, str, str]:
@@ -58,10 +58,10 @@ def op_units() -> list[Unit]:
     from torch.testing._internal.common_methods_invocations import op_db
 
     def unit(info: object, name: str, check: str, dtype: torch.dtype) -> Unit:
-        def run(device: str) -> Check:
+        def run(device: str, compiled: bool) -> Check:
             unknown = info.name in NOT_COMPARED or (info.name, check) in UNINITIALISED
             close = None if unknown else close_for(info, dtype)
-            state = Check(info, device, close)
+            state = Check(info, device, close, compiled)
             return guarded(state, lambda: CHECKS[check][0](state, dtype))
 
         return Unit("op_db", name, check, str(dtype)[6:], run)
@@ -82,8 +82,8 @@ def system_units() -> list[Unit]:
     close = {"rtol": 1e-4, "atol": 1e-4}
 
     def module_unit(info: object, training: bool) -> Unit:
-        def run(device: str) -> Check:
-            state = Check(info, device, None if info.name in RANDOM_MODULES else close)
+        def run(device: str, compiled: bool) -> Check:
+            state = Check(info, device, None if info.name in RANDOM_MODULES else close, compiled)
             return guarded(state, lambda: module(state, torch.float32, training))
 
         return Unit(
@@ -91,8 +91,8 @@ def system_units() -> list[Unit]:
         )
 
     def optimizer_unit(info: object, implementation: str) -> Unit:
-        def run(device: str) -> Check:
-            state = Check(info, device, close)
+        def run(device: str, compiled: bool) -> Check:
+            state = Check(info, device, close, compiled)
             return guarded(state, lambda: optimizer(state, implementation))
 
         return Unit("optim_db", info.optim_cls.__name__, implementation, "float32", run)
@@ -117,7 +117,7 @@ def guarded(state: Check, run: Callable[[], None]) -> Check:
     return state
 
 
-def main(device: str) -> None:
+def main(device: str, compiled: bool) -> None:
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what operators print is not an answer
     warnings.simplefilter("ignore")
@@ -126,7 +126,7 @@ def main(device: str) -> None:
     units = op_units() + system_units()
     answers.write(json.dumps([unit.key for unit in units]) + "\n")
     for line in sys.stdin:
-        state = units[json.loads(line)].run(device)
+        state = units[json.loads(line)].run(device, compiled)
         fallbacks: list[str] = []
         if device != "cpu":
             fallbacks = sorted(torch.loom.fallbacks())
@@ -141,4 +141,4 @@ def main(device: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], "compiled" in sys.argv[2:])
