@@ -251,46 +251,6 @@ TEST(CoresHelpTest, GridsOfTheDeviceDoNotKeepAHostAwake) {
   publisher.join();
 }
 
-TEST(CoresHelpTest, AHostOnThePublishersProcessorDoesNotStandForAHelper) {
-  Cores cores(2);
-  cores.run(2, [](std::int64_t) {});
-  testing::wait_until_others_sleep();  // the helper, which a publisher has to wake then
-  const int cpu = sched_getcpu();
-  std::latch looking(1), end(1);
-  std::thread host([&] {
-    testing::bind_to(cpu);
-    int looks = 0;
-    cores.help_until(
-        [&] {
-          if (++looks == 10) {  // as if it had lost its processor to the publisher
-            looking.count_down();
-            end.wait();
-          }
-          return looks >= 10;
-        },
-        kLong);
-  });
-  std::thread publisher([&] {
-    testing::bind_to(cpu);
-    looking.wait();
-    const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-    std::atomic<int> inside{0};
-    cores.run(
-        2,
-        [&](std::int64_t) {
-          ++inside;
-          while (inside < 2 && std::chrono::steady_clock::now() < give_up) {
-            std::this_thread::yield();
-          }
-          EXPECT_EQ(inside, 2) << "nobody came to help";
-        },
-        0, RunBy::kAny);
-    end.count_down();
-  });
-  publisher.join();
-  host.join();
-}
-
 TEST(CoresHelpTest, AHostOnThePublishersProcessorLeavesAGridThatHasAHelper) {
   Cores cores(2);
   const int cpu = sched_getcpu();

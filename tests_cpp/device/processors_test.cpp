@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "support/affinity.h"
+#include "support/queues.h"
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -133,6 +134,46 @@ TEST(QueuePlacementTest, AWorkerLeavesTheHostThatWaitsForItAndMayRunAnywhereAfte
     }
     EXPECT_NE(cpu, cpus[0]);
   });
+}
+
+TEST(CoresPlacementTest, AHostOnThePublishersProcessorDoesNotStandForAHelper) {
+  Cores cores(2);
+  cores.run(2, [](std::int64_t) {});
+  testing::wait_until_others_sleep();  // the helper, which a publisher has to wake then
+  const int cpu = sched_getcpu();
+  std::latch looking(1), end(1);
+  std::thread host([&] {
+    bind_to(cpu);
+    int looks = 0;
+    cores.help_until(
+        [&] {
+          if (++looks == 10) {  // as if it had lost its processor to the publisher
+            looking.count_down();
+            end.wait();
+          }
+          return looks >= 10;
+        },
+        60'000'000'000);
+  });
+  std::thread publisher([&] {
+    bind_to(cpu);
+    looking.wait();
+    const auto give_up = std::chrono::steady_clock::now() + kPatience;
+    std::atomic<int> inside{0};
+    cores.run(
+        2,
+        [&](std::int64_t) {
+          ++inside;
+          while (inside < 2 && std::chrono::steady_clock::now() < give_up) {
+            std::this_thread::yield();
+          }
+          EXPECT_EQ(inside, 2) << "nobody came to help";
+        },
+        0, RunBy::kAny);
+    end.count_down();
+  });
+  publisher.join();
+  host.join();
 }
 
 TEST(CoresPlacementTest, ThreadsOfOneProcessorMeetInAGrid) {
