@@ -14,10 +14,10 @@ from torch._inductor.custom_graph_pass import get_hash_for_files
 
 from .. import _C
 
-__all__ = ["HEADER", "KernelCache", "loom_kernel"]
+__all__ = ["HEADERS", "KernelCache", "loom_kernel"]
 
 _INCLUDE = Path(__file__).parent.parent / "include"
-HEADER = _INCLUDE / "torch_loom" / "kernel.h"
+HEADERS = tuple(sorted(_INCLUDE.rglob("*.h")))
 """What generated sources include."""
 
 
@@ -30,7 +30,7 @@ class KernelCache(CppPythonBindingsCodeCache):
 
     @classmethod
     def _get_uncompiled_header(cls, device: str) -> str | None:
-        return str(HEADER)
+        return str(_INCLUDE / "torch_loom" / "kernel.h")
 
 
 def loom_kernel(async_compile: AsyncCompile, argument_types: Sequence[str], source: str) -> Any:
@@ -41,7 +41,7 @@ def loom_kernel(async_compile: AsyncCompile, argument_types: Sequence[str], sour
     """
     kernel_code_log.info("loom kernel:\n%s", source)
     _make_entry_points_visible()
-    source = f"{source}\n// kernel.h: {_header_hash()}\n"
+    source = f"{source}\n// headers: {_headers_hash()}\n"
     flags = (f"-I{_INCLUDE}",)
     if get_compile_threads() <= 1:
         return KernelCache.load_pybinding(argument_types, source, extra_flags=flags)
@@ -53,9 +53,9 @@ def loom_kernel(async_compile: AsyncCompile, argument_types: Sequence[str], sour
 
 
 @functools.cache
-def _header_hash() -> str:
-    """Part of each source, whose text is the key of the cache: another header makes other code."""
-    return get_hash_for_files((str(HEADER),)).hex()
+def _headers_hash() -> str:
+    """Part of each source, whose text is the key of the cache: other headers make other code."""
+    return get_hash_for_files(tuple(map(str, HEADERS))).hex()
 
 
 @functools.cache

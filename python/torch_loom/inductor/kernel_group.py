@@ -52,7 +52,7 @@ class LoomKernelGroup(KernelGroup):
         label = str(Placeholder.DESCRIPTIVE_NAME) if name is None else name
         arguments = describe(self.args, self.scheduled_nodes)
         code = BracesBuffer()
-        code.writeline(INCLUDE)
+        code.writelines([INCLUDE, "#include <torch_loom/functions.h>"])
         self._write_body(code, f"{function}_body", arguments)
         _write_runner(code, function, arguments)
         _write_launcher(code, function, label, arguments, self.args)

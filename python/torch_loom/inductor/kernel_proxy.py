@@ -12,6 +12,7 @@ from torch._inductor.utils import sympy_product
 from torch._inductor.virtualized import V
 
 from .blocks import BlockLoop, trips_of
+from .vector_functions import LoomTile2DKernel, LoomVecKernel
 
 __all__ = ["MOST_BLOCKS", "LoomKernelProxy", "scatters"]
 
@@ -37,6 +38,8 @@ class LoomKernelProxy(CppKernelProxy):
     shapes that were seen when the code was generated, so that results do not depend on cores.
     """
 
+    vec_kernel_cls = LoomVecKernel
+    tile2d_kernel_cls = LoomTile2DKernel
     parts = 1
     serial = False
 

@@ -15,7 +15,7 @@ from torch._inductor.custom_graph_pass import CustomGraphModulePass, get_hash_fo
 from .. import _C
 from . import host_operands
 from .device_ops import LoomDeviceOps
-from .kernel_cache import HEADER
+from .kernel_cache import HEADERS
 from .scheduling import LoomScheduling
 from .wrapper import LoomWrapper
 
@@ -43,4 +43,4 @@ class _LoomPass(CustomGraphModulePass):
 @functools.cache
 def _sources_hash() -> bytes:
     sources = sorted(Path(__file__).parent.glob("*.py"))
-    return get_hash_for_files(tuple(str(path) for path in [*sources, HEADER]))
+    return get_hash_for_files(tuple(str(path) for path in [*sources, *HEADERS]))

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Functions of vectors in generated code: loom's formulas rather than the vectors' methods."""
+
+from collections.abc import Callable
+from typing import Any
+
+from torch._inductor import config
+from torch._inductor.codegen.cpp import CppTile2DKernel, CppVecKernel, CppVecOverrides
+from torch._inductor.codegen.cpp_utils import CppCSEVariable
+
+__all__ = ["LoomTile2DKernel", "LoomVecKernel"]
+
+_FUNCTIONS = ("exp", "exp2", "expm1", "log", "log1p", "log2", "tanh", "erf", "sigmoid")
+
+
+class _LoomVecOverrides(CppVecOverrides):
+    """Inductor's expressions, with `torch_loom/functions.h` for the functions that are there."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        self = super().__new__(cls, *args, **kwargs)
+        # The formulas add and subtract large numbers in order to round.
+        if config.cpp.enable_unsafe_math_opt_flag:
+            return self
+        # Inductor makes attributes of the object, which decide between scalars and vectors.
+        for name in _FUNCTIONS:
+            setattr(self, name, _by_formula(name, getattr(self, name)))
+        return self
+
+
+def _by_formula(name: str, expression: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def call(x: Any) -> Any:
+        if isinstance(x, CppCSEVariable) and x.is_vec:
+            return f"loom_kernel::{name}({x})"
+        return expression(x)
+
+    return call
+
+
+class LoomVecKernel(CppVecKernel):
+    """Loops over vectors."""
+
+    overrides = _LoomVecOverrides
+
+
+class LoomTile2DKernel(CppTile2DKernel):
+    """Loops over tiles, where the innermost dimensions of operands differ."""
+
+    overrides = _LoomVecOverrides
