@@ -7,7 +7,20 @@ import pytest
 import torch
 from torch._inductor.utils import run_and_get_code
 
-SPECIAL = [0.0, -0.0, math.inf, -math.inf, math.nan, 1e-45, -1e-40, 1e-30, 3e38, -3e38, 88.7, -104.0]
+SPECIAL = [
+    0.0,
+    -0.0,
+    math.inf,
+    -math.inf,
+    math.nan,
+    1e-45,
+    -1e-40,
+    1e-30,
+    3e38,
+    -3e38,
+    88.7,
+    -104.0,
+]
 FUNCTIONS = {
     "exp": torch.exp,
     "exp2": torch.exp2,

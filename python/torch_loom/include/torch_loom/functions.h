@@ -3,7 +3,8 @@
 
 // Functions of vectors for generated kernels: of float by loom's own formulas, which eager
 // operators compute with, too; of other types, and on processors that the formulas are not written
-// for, by the vector's own methods. Generated sources include it after kernel.h, which is compiled once.
+// for, by the vector's own methods. Generated sources include it after kernel.h, which is compiled
+// once.
 
 #if defined(CPU_CAPABILITY_AVX512) || defined(CPU_CAPABILITY_AVX2)
 #define LOOM_KERNEL_HAS_FORMULAS
@@ -11,7 +12,6 @@
 #define LOOM_SIMD_AVX512
 #endif
 #include <immintrin.h>
-
 #include <loom/fusion/simd_math.h>
 #include <loom/fusion/vector_formulas.h>
 #endif
@@ -26,12 +26,12 @@ at::vec::Vectorized<float> formula(const at::vec::Vectorized<float>& x) {
   return loom::fusion::Formula<op>::apply(math, vector);
 }
 
-#define LOOM_KERNEL_FORMULA(name, op)                                                       \
-  inline at::vec::Vectorized<float> name(const at::vec::Vectorized<float>& x) {             \
-    return formula<loom::fusion::Op::op>(x);                                                \
-  }                                                                                         \
-  template <int count>                                                                      \
-  at::vec::VectorizedN<float, count> name(const at::vec::VectorizedN<float, count>& x) {    \
+#define LOOM_KERNEL_FORMULA(name, op)                                                     \
+  inline at::vec::Vectorized<float> name(const at::vec::Vectorized<float>& x) {           \
+    return formula<loom::fusion::Op::op>(x);                                              \
+  }                                                                                       \
+  template <int count>                                                                    \
+  at::vec::VectorizedN<float, count> name(const at::vec::VectorizedN<float, count>& x) {  \
     return x.unary_op([](const at::vec::Vectorized<float>& part) { return name(part); }); \
   }
 #else
