@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from .. import device as devices, graphs
+from .replay_results import Results
 
 __all__ = ["Replays"]
 
@@ -26,8 +27,6 @@ _Model = Callable[[list[Any]], Any]
 _WARM_UPS = 2
 _MOST_CAPTURES = 4
 _MOST_RECAPTURES = 8
-# Copying so much costs no more than the call that does it.
-_SMALL_BYTES = 1 << 16
 
 
 class Replays:
@@ -67,7 +66,20 @@ class Replays:
             self._note_addresses(inputs)
             return self._model(inputs)
         capture = self._capture_for(inputs)
-        return self._model(inputs) if capture is None else capture.replay(inputs)
+        if capture is None or self._would_copy_what_it_writes(inputs):
+            return self._model(inputs)
+        return capture.replay(inputs)
+
+    def _would_copy_what_it_writes(self, inputs: list[Any]) -> bool:
+        # A function that was compiled for inputs apart is called with overlapping ones, too: its
+        # kernels then read what they have written, where a copy made before would be stale.
+        if not self._mutated or not self._moving:
+            return False
+        written = {_storage(inputs[i]) for i in self._mutated}
+        return any(
+            isinstance(inputs[i], torch.Tensor) and _storage(inputs[i]) in written
+            for i in self._moving
+        )
 
     def _note_addresses(self, inputs: list[Any]) -> None:
         addresses = tuple(_address(x) for x in inputs)
@@ -130,34 +142,7 @@ class _Capture:
         arguments = [self._own.get(i, x) for i, x in enumerate(inputs)]
         with devices.device(device_index), graphs.graph(self._graph):
             results = model(list(arguments))
-        self._results = list(results)
-        self._from_input = {
-            j: i
-            for j, result in enumerate(self._results)
-            for i, argument in enumerate(arguments)
-            if result is argument and isinstance(result, torch.Tensor)
-        }
-        inside = [*self._own.values()]
-        self._copied = {
-            j
-            for j, result in enumerate(self._results)
-            if isinstance(result, torch.Tensor)
-            and j not in self._from_input
-            and (
-                result.untyped_storage().nbytes() <= _SMALL_BYTES
-                or any(_share_storage(result, own) for own in inside)
-            )
-        }
-        for j in self._from_input:  # the caller's own tensor is handed back
-            self._results[j] = None
-        lent = {
-            result.untyped_storage()._cdata
-            for j, result in enumerate(self._results)
-            if isinstance(result, torch.Tensor) and j not in self._copied
-        }
-        del arguments, results
-        # How many references there are while nobody else has any.
-        self._references = {storage: _references(storage) for storage in lent}
+        self._results = Results(results, arguments)
 
     def moved(self, inputs: list[Any]) -> list[int]:
         """The inputs that are not where they were."""
@@ -165,7 +150,7 @@ class _Capture:
 
     def lent(self) -> bool:
         """Whether somebody still has a result of the last replay."""
-        return any(_references(s) > count for s, count in self._references.items())
+        return self._results.lent()
 
     def replay(self, inputs: list[Any]) -> list[Any]:
         self._follow_last_replay()
@@ -176,7 +161,7 @@ class _Capture:
         else:
             with devices.device(self._device_index):
                 self._graph.replay()
-        results = [self._result(j, inputs) for j in range(len(self._results))]
+        results = self._results.hand_out(inputs)
         inputs.clear()
         return results
 
@@ -187,18 +172,14 @@ class _Capture:
             stream.wait_stream(self._stream)
         self._stream = stream
 
-    def _result(self, j: int, inputs: list[Any]) -> Any:
-        if j in self._from_input:
-            return inputs[self._from_input[j]]
-        result = self._results[j]
-        if not isinstance(result, torch.Tensor):
-            return result
-        return result.clone() if j in self._copied else result.detach()
-
 
 def _address(value: Any) -> Any:
     """What must not change between replays: where a tensor is, or a number itself (a size)."""
     return value.data_ptr() if isinstance(value, torch.Tensor) else value
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
 
 
 def _place_for(tensor: torch.Tensor) -> torch.Tensor:
@@ -207,14 +188,6 @@ def _place_for(tensor: torch.Tensor) -> torch.Tensor:
     return torch.empty_strided(
         tensor.size(), tensor.stride(), dtype=tensor.dtype, device=tensor.device
     )
-
-
-def _share_storage(a: torch.Tensor, b: torch.Tensor) -> bool:
-    return bool(a.untyped_storage()._cdata == b.untyped_storage()._cdata)
-
-
-def _references(storage: int) -> int:
-    return int(torch._C._storage_Use_Count(storage))
 
 
 def _current_stream(device_index: int) -> torch.Stream:
