@@ -5,7 +5,12 @@ from collections.abc import Callable
 from typing import Any
 
 from torch._inductor import config
-from torch._inductor.codegen.cpp import CppTile2DKernel, CppVecKernel, CppVecOverrides
+from torch._inductor.codegen.cpp import (
+    CppTile2DKernel,
+    CppTile2DOverrides,
+    CppVecKernel,
+    CppVecOverrides,
+)
 from torch._inductor.codegen.cpp_utils import CppCSEVariable
 
 __all__ = ["LoomTile2DKernel", "LoomVecKernel"]
@@ -17,14 +22,24 @@ class _LoomVecOverrides(CppVecOverrides):
     """Inductor's expressions, with `torch_loom/functions.h` for the functions that are there."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        self = super().__new__(cls, *args, **kwargs)
-        # The formulas add and subtract large numbers in order to round.
-        if config.cpp.enable_unsafe_math_opt_flag:
-            return self
-        # Inductor makes attributes of the object, which decide between scalars and vectors.
-        for name in _FUNCTIONS:
-            setattr(self, name, _by_formula(name, getattr(self, name)))
-        return self
+        return _with_formulas(super().__new__(cls, *args, **kwargs))
+
+
+class _LoomTile2DOverrides(CppTile2DOverrides):
+    """The same for tiles, whose indices are expressions of their own."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        return _with_formulas(super().__new__(cls, *args, **kwargs))
+
+
+def _with_formulas(overrides: Any) -> Any:
+    # The formulas add and subtract large numbers in order to round.
+    if config.cpp.enable_unsafe_math_opt_flag:
+        return overrides
+    # Inductor makes attributes of the object, which decide between scalars and vectors.
+    for name in _FUNCTIONS:
+        setattr(overrides, name, _by_formula(name, getattr(overrides, name)))
+    return overrides
 
 
 def _by_formula(name: str, expression: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -42,7 +57,10 @@ class LoomVecKernel(CppVecKernel):
     overrides = _LoomVecOverrides
 
 
-class LoomTile2DKernel(CppTile2DKernel):
-    """Loops over tiles, where the innermost dimensions of operands differ."""
+class LoomTile2DKernel(CppTile2DKernel, LoomVecKernel):
+    """Loops over tiles, where the innermost dimensions of operands differ.
 
-    overrides = _LoomVecOverrides
+    One of the vector kernels: Inductor asks for that when it joins loops of a nest.
+    """
+
+    overrides = _LoomTile2DOverrides

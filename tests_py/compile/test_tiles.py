@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""torch.compile: kernels over tiles, whose operands are contiguous along different dimensions."""
+
+import pytest
+import torch
+from compile_support import compile_and_compare
+
+ROWS = 100
+
+
+def places(x):
+    return torch.arange(ROWS, device=x.device)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.t() + x + places(x),
+        lambda x: x.t() * places(x)[:, None] + x,
+        lambda x: torch.where(places(x) > ROWS // 2, x.t(), x).exp(),
+        lambda x: (x.t() + x).tril(),
+    ],
+    ids=["column", "row", "condition", "triangle"],
+)
+def test_the_place_of_an_element_counts(function):
+    compile_and_compare(function, torch.randn(ROWS, ROWS))
+
+
+def test_a_loop_over_tiles_beside_a_reduction():
+    def function(x):
+        return x + x.t(), (x.t() * 2 + x).sum(0), x.t().contiguous() * x
+
+    compile_and_compare(function, torch.randn(517, 517), tolerances={"rtol": 1e-4, "atol": 1e-3})
