@@ -2,9 +2,12 @@
 """What tests of torch.compile share: each begins with nothing compiled."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
+
+from torch_loom.inductor import replay
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -23,3 +26,17 @@ def nothing_compiled() -> Iterator[None]:
     torch.manual_seed(0)
     yield
     torch._dynamo.reset()
+
+
+@pytest.fixture
+def replays(monkeypatch: pytest.MonkeyPatch) -> list[replay._Capture]:
+    """The captures that are replayed, once for each replay."""
+    done: list[replay._Capture] = []
+    original = replay._Capture.replay
+
+    def note(self: replay._Capture, inputs: list[Any]) -> list[Any]:
+        done.append(self)
+        return original(self, inputs)
+
+    monkeypatch.setattr(replay._Capture, "replay", note)
+    return done

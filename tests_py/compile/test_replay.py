@@ -29,20 +29,6 @@ def captures(monkeypatch):
     return made
 
 
-@pytest.fixture
-def replays(monkeypatch):
-    """The captures that are replayed, once for each replay."""
-    done = []
-    original = module._Capture.replay
-
-    def note(self, inputs):
-        done.append(self)
-        return original(self, inputs)
-
-    monkeypatch.setattr(module._Capture, "replay", note)
-    return done
-
-
 def test_inference_is_replayed(captures, replays):
     model = nn.Sequential(nn.Linear(20, 30), nn.GELU(), nn.Linear(30, 5)).eval()
     on_loom = torch.compile(copy.deepcopy(model).to("loom"), mode=MODE, fullgraph=True)

@@ -5,23 +5,7 @@ import pytest
 import torch
 from compile_support import assert_equal
 
-from torch_loom.inductor import replay as module
-
 CALLS = 7
-
-
-@pytest.fixture
-def captures(monkeypatch):
-    """The captures that are replayed, once for each replay."""
-    done = []
-    original = module._Capture.replay
-
-    def note(self, inputs):
-        done.append(self)
-        return original(self, inputs)
-
-    monkeypatch.setattr(module._Capture, "replay", note)
-    return done
 
 
 def compiled(function):
@@ -33,7 +17,7 @@ def layout(tensor):
 
 
 @pytest.mark.parametrize("count", [6, 40_000], ids=["copied", "lent"])
-def test_results_share_memory_with_each_other(count, captures):
+def test_results_share_memory_with_each_other(count, replays):
     def function(x):
         y = x + 1
         return y, y[2:], y.view(torch.int32)
@@ -44,10 +28,10 @@ def test_results_share_memory_with_each_other(count, captures):
         y.fill_(2.0)
         expected = torch.full((count,), 2.0)
         assert_equal((y, rest, bits), (expected, expected[2:], expected.view(torch.int32)))
-    assert captures
+    assert replays
 
 
-def test_results_have_the_layout_of_eager_ones(captures):
+def test_results_have_the_layout_of_eager_ones(replays):
     def function(x):
         y = x + 1
         return y[:, ::2], (x * 2).t(), y.sum().expand(5), y[1:].exp()[2:, 3:], y[0:0]
@@ -58,11 +42,11 @@ def test_results_have_the_layout_of_eager_ones(captures):
         actual, expected = on_loom(x.to("loom")), function(x)
         assert_equal(actual, expected)
         assert [layout(t) for t in actual] == [layout(t) for t in expected]
-    assert captures
+    assert replays
 
 
 @pytest.mark.parametrize("moves", [True, False])
-def test_views_of_inputs_are_views_of_the_callers(moves, captures):
+def test_views_of_inputs_are_views_of_the_callers(moves, replays):
     def function(x):
         return x[1:, ::2], x.t(), x.view(torch.int32), x.sum()
 
@@ -77,19 +61,19 @@ def test_views_of_inputs_are_views_of_the_callers(moves, captures):
         x.fill_(float(i))
         x_on_loom.fill_(float(i))
         assert_equal(actual[:3], expected[:3])
-    assert captures
+    assert replays
 
 
-def test_a_view_of_a_parameter_that_is_kept_needs_no_other_capture(captures):
+def test_a_view_of_a_parameter_that_is_kept_needs_no_other_capture(replays):
     weight = torch.randn(200, 300, device="loom")
     on_loom = compiled(lambda w, x: (w.t()[5:], w.sum() + x))
     kept = [on_loom(weight, torch.ones(3, device="loom")) for _ in range(CALLS)]
-    assert len(captures) == CALLS - 2
-    assert len({id(capture) for capture in captures}) == 1
+    assert len(replays) == CALLS - 2
+    assert len({id(capture) for capture in replays}) == 1
     assert len(kept) == CALLS
 
 
-def test_an_input_that_moves_into_one_that_is_written(captures):
+def test_an_input_that_moves_into_one_that_is_written(replays):
     def function(a, b):
         a.add_(1)
         return b * 2
@@ -99,7 +83,21 @@ def test_an_input_that_moves_into_one_that_is_written(captures):
     for i in range(CALLS):
         b = torch.full((10,), float(i))
         assert_equal(on_loom(a_on_loom, b.to("loom")), function(a, b))
-    assert captures
+    assert replays
     for _ in range(3):  # eager code reads what it has just written
         assert_equal(on_loom(a_on_loom, a_on_loom[:]), function(a, a[:]))
         assert_equal(a_on_loom, a)
+
+
+@pytest.mark.parametrize("offset", [7, 125], ids=["beyond", "within"])
+def test_a_view_may_reach_beyond_an_input(offset, replays):
+    def function(x):
+        return x.as_strided((3, 4), (2, 1), offset) * 2
+
+    on_loom = compiled(function)
+    kept = []  # so that inputs move
+    for _ in range(CALLS):
+        memory = torch.randn(400)
+        kept.append(memory.to("loom"))
+        assert_equal(on_loom(kept[-1][123:323]), function(memory[123:323]))
+    assert bool(replays) == (offset == 125)

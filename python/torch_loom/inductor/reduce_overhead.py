@@ -5,9 +5,12 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+import sympy
+import torch
 from torch._dynamo.utils import counters
 from torch._inductor import config, cudagraph_utils, output_code
 from torch._inductor.utils import BoxedBool
+from torch._inductor.virtualized import V
 
 from .replay import Replays
 
@@ -31,11 +34,49 @@ def _with_loom(original: Callable[[Any], str | None]) -> Callable[[Any], str | N
         if not any(device.type == "loom" for device in devices):
             return original(nodes_by_device)
         if len(devices) == 1:
-            return None
+            return _why_inputs_must_stay()
         names = ", ".join(sorted(str(device) for device in devices))
         return cudagraph_utils.format_default_skip_message(f"multiple devices: {names}")
 
     return check_multiple_devices_or_any_cpu_nodes
+
+
+def _why_inputs_must_stay() -> str | None:
+    # An input that moves is copied to a place of the capture's own: that and no more of its memory.
+    nodes = V.graph.graph.nodes
+    inputs = [_tensor_of(node) for node in nodes if node.op == "placeholder"]
+    for node in nodes:
+        if node.target is not torch.ops.aten.as_strided.default:
+            continue
+        view = _tensor_of(node)
+        around = [x for x in inputs if x is not None and _storage(x) == _storage(view)]
+        if around and not any(_lies_in(view, x) for x in around):
+            return cudagraph_utils.format_default_skip_message("a view reaches beyond its input")
+    return None
+
+
+def _tensor_of(node: torch.fx.Node) -> Any:
+    value = node.meta.get("val")
+    return value if isinstance(value, torch.Tensor) else None
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
+
+
+def _lies_in(view: torch.Tensor, whole: torch.Tensor) -> bool:
+    """Whether it is known that no element of a view is before the first or after the last one."""
+    (first, last), (low, high) = _span(view), _span(whole)
+    known = V.graph.sizevars.statically_known_leq
+    return bool(known(low, first) and known(last, high))
+
+
+def _span(tensor: torch.Tensor) -> tuple[Any, Any]:
+    """The first byte of a tensor's elements in its storage, and the one after the last."""
+    reach = sum((n - 1) * stride for n, stride in zip(tensor.size(), tensor.stride(), strict=True))
+    first = tensor.storage_offset()
+    size = tensor.itemsize
+    return sympy.sympify(first) * size, sympy.sympify(first + reach + 1) * size
 
 
 def _replayed_on_loom(original: Callable[..., None]) -> Callable[..., None]:
