@@ -15,11 +15,15 @@ def apply() -> None:
 
 def _answer_dynamo() -> None:
     # Dynamo's list of devices has no entry for others to register by, and is imported with it.
+    # Inductor registers backends when it lowers a graph: too late to choose how it is lowered.
     known = import_hook.Library(
         "torch",
         versions=("2.13",),
         without="torch.compile(..., backend='aot_eager') needs none of it",
-        patches={"torch._dynamo.device_interface": ".inductor.interface:register"},
+        patches={
+            "torch._dynamo.device_interface": ".inductor.interface:register",
+            "torch._inductor.compile_fx": ".inductor.without_compiler:apply",
+        },
     )
     import_hook.install((known,))
 

@@ -42,7 +42,8 @@ def _with_loom(original: Callable[[Any], str | None]) -> Callable[[Any], str | N
 
 
 def _why_inputs_must_stay() -> str | None:
-    # An input that moves is copied to a place of the capture's own: that and no more of its memory.
+    # An input that moves is copied to a place of the capture's own: that, no more of its memory.
+    # Operators count the elements of a view from where memory begins, loop nests from the input.
     nodes = V.graph.graph.nodes
     inputs = [_tensor_of(node) for node in nodes if node.op == "placeholder"]
     for node in nodes:
@@ -50,6 +51,8 @@ def _why_inputs_must_stay() -> str | None:
             continue
         view = _tensor_of(node)
         around = [x for x in inputs if x is not None and _storage(x) == _storage(view)]
+        if around and config.fallback_by_default:
+            return cudagraph_utils.format_default_skip_message("an operator views memory")
         if around and not any(_lies_in(view, x) for x in around):
             return cudagraph_utils.format_default_skip_message("a view reaches beyond its input")
     return None
