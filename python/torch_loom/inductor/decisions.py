@@ -7,12 +7,16 @@ patch changes what happens to nodes of loom only.
 
 from typing import Any
 
+import sympy
 from torch._inductor import ir, lowering, scheduler, utils
 from torch._inductor.codegen import common
 from torch._inductor.kernel import mm_common
 from torch._inductor.virtualized import V
 
 __all__ = ["apply"]
+
+# 64 KiB of float32, which the second-level cache of any core holds beside what else a block reads.
+_ELEMENTS_OF_A_CACHED_ROW = 16384
 
 
 def apply() -> None:
@@ -23,6 +27,7 @@ def apply() -> None:
     _scatter_by_operators()
     _count_arguments_of_reductions()
     _divide_by_constants()
+    _pass_over_rows_twice()
 
 
 def _name_the_backend() -> None:
@@ -138,3 +143,19 @@ def _divide_by_constants() -> None:
         return original(x)
 
     lowering.get_constant_value = get_constant_value
+
+
+def _pass_over_rows_twice() -> None:
+    # The mean first and then the squares of what differs from it: Welford's algorithm divides at
+    # every element. A row that stays in a core's cache is read twice for less.
+    original = lowering.use_two_step_variance
+
+    def use_two_step_variance(x: Any, axis: Any, keepdim: bool, input_dtype: Any) -> bool:
+        if ir.get_device_type(x) != "loom":
+            return bool(original(x, axis, keepdim, input_dtype))
+        sizes, reduced = x.get_size(), lowering._validate_reduction_axis(x, axis)
+        row = sympy.prod([sizes[i] for i in reduced])
+        rows = sympy.prod([size for i, size in enumerate(sizes) if i not in reduced])
+        return bool(row.is_Integer and row <= _ELEMENTS_OF_A_CACHED_ROW and rows != 1)
+
+    lowering.use_two_step_variance = use_two_step_variance
