@@ -3,7 +3,7 @@
 
 import pytest
 import torch
-from compile_support import compile_and_compare
+from compile_support import compile_and_compare, generated_kernels
 from torch.nn import functional as F  # noqa: N812
 
 torch.manual_seed(0)
@@ -118,3 +118,18 @@ def test_position_of_an_extreme_counts_in_the_order_of_the_view(position, name):
     compile_and_compare(lambda x: position(view(x)), x)
     compile_and_compare(lambda x: position(view(x * 2)), x)
     compile_and_compare(lambda x: position(view(x) * 2), x)
+
+
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+def test_weights_of_convolutions_keep_their_layout(memory_format):
+    def function(x, first, second):
+        return torch.conv2d(torch.conv2d(x, first), second, padding=1)
+
+    x, first, second = (
+        torch.randn(1, 16, 9, 9),
+        torch.randn(64, 16, 3, 3),
+        torch.randn(32, 64, 3, 3),
+    )
+    inputs = [tensor.to(memory_format=memory_format) for tensor in (x, first, second)]
+    compile_and_compare(function, *inputs, kernels=False, tolerances={"rtol": 1e-4, "atol": 1e-4})
+    assert generated_kernels() == 0

@@ -8,7 +8,8 @@ patch changes what happens to nodes of loom only.
 from typing import Any
 
 import sympy
-from torch._inductor import ir, lowering, scheduler, utils
+import torch
+from torch._inductor import config, graph, ir, lowering, scheduler, utils
 from torch._inductor.codegen import common
 from torch._inductor.kernel import mm_common
 from torch._inductor.virtualized import V
@@ -28,6 +29,7 @@ def apply() -> None:
     _count_arguments_of_reductions()
     _divide_by_constants()
     _pass_over_rows_twice()
+    _keep_layouts_of_convolutions()
 
 
 def _name_the_backend() -> None:
@@ -159,3 +161,19 @@ def _pass_over_rows_twice() -> None:
         return bool(row.is_Integer and row <= _ELEMENTS_OF_A_CACHED_ROW and rows != 1)
 
     lowering.use_two_step_variance = use_two_step_variance
+
+
+def _keep_layouts_of_convolutions() -> None:
+    # Loom's convolutions are as fast in either layout; weights that became channels_last would be
+    # copied at every call.
+    original = graph.GraphLowering.decide_layout_opt
+
+    def decide_layout_opt(graph_module: Any, *, is_inference: bool) -> bool:
+        nodes = graph_module.graph.find_nodes(
+            op="call_function", target=torch.ops.aten.convolution.default
+        )
+        if any(node.meta["val"].device.type == "loom" for node in nodes):
+            return bool(config.force_layout_optimization)
+        return bool(original(graph_module, is_inference=is_inference))
+
+    graph.GraphLowering.decide_layout_opt = staticmethod(decide_layout_opt)  # type: ignore[assignment]
