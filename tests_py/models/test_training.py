@@ -1,62 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Models train on loom as on cpu, and a training step never waits for the device."""
 
-import contextlib
 import copy
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from zoo import OPTIMIZERS, ZOO, Task
 
-STEPS = 20
-
-
-def batches(task: Task, count: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    torch.manual_seed(1)
-    return [task.batch() for _ in range(count)]
-
-
-def step(
-    model: torch.nn.Module, optimizer: torch.optim.Optimizer, task: Task, batch, autocast: bool
-) -> torch.Tensor:
-    inputs, targets = batch
-    context = torch.autocast("loom", torch.bfloat16) if autocast else contextlib.nullcontext()
-    with context:
-        loss = task.loss(model(inputs), targets)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    return loss.detach()
-
-
-def losses(
-    task: Task,
-    optimizer: Callable[..., torch.optim.Optimizer],
-    device: str,
-    dtype: torch.dtype = torch.float32,
-    noise: int = 0,
-) -> list[float]:
-    """Losses of some steps; `noise` seeds changes of the parameters by about their rounding."""
-    torch.manual_seed(0)
-    model = task.model().to(device, dtype)
-    if noise:
-        torch.manual_seed(noise)
-        for parameter in model.parameters():
-            parameter.data.mul_(1 + 1e-6 * torch.randn_like(parameter))
-    made = optimizer(model.parameters())
-
-    def moved(tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.to(device, dtype if tensor.is_floating_point() else None)
-
-    return torch.stack(
-        [
-            step(model, made, task, [moved(t) for t in batch], autocast=False)
-            for batch in batches(task, STEPS)
-        ]
-    ).tolist()
+from models.training import batches, losses, step
+from models.zoo import OPTIMIZERS, ZOO
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw fused"])
@@ -111,8 +64,8 @@ FIRST_STEPS = """
     import sys
     sys.path.insert(0, sys.argv[1])
     import torch, torch_loom
-    from test_training import batches, step
-    from zoo import OPTIMIZERS, ZOO
+    from models.training import batches, step
+    from models.zoo import OPTIMIZERS, ZOO
 
     for name, task in ZOO.items():
         torch.manual_seed(0)
@@ -130,15 +83,15 @@ FIRST_STEPS = """
 
 
 def test_the_first_step_of_a_process_does_not_wait_either(check) -> None:
-    check(FIRST_STEPS, str(Path(__file__).parent))
+    check(FIRST_STEPS, str(Path(__file__).parents[1]))
 
 
 LOSSES = """
     import json, sys
     sys.path.insert(0, sys.argv[1])
     import torch, torch_loom
-    from test_training import losses
-    from zoo import OPTIMIZERS, ZOO
+    from models.training import losses
+    from models.zoo import OPTIMIZERS, ZOO
 
     print(json.dumps({name: losses(ZOO[name], OPTIMIZERS["sgd"], "loom") for name in ZOO}))
 """
@@ -146,7 +99,7 @@ LOSSES = """
 
 def test_losses_do_not_depend_on_threads_or_memory_mode(check) -> None:
     def run(**environment: str) -> dict[str, list[float]]:
-        folder = str(Path(__file__).parent)
+        folder = str(Path(__file__).parents[1])
         return json.loads(check(LOSSES, folder, LOOM_DEVICES="1", **environment).out)
 
     reference = run(LOOM_THREADS="1", LOOM_MEMORY="unified")
