@@ -7,7 +7,6 @@ import torch
 from models.training import losses
 from models.zoo import OPTIMIZERS, ZOO
 
-
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ZOO if name not in ("mlp", "gpt")]
 
 
