@@ -18,9 +18,10 @@ __all__ = ["register"]
 def register() -> None:
     """Tell Inductor of loom. Called by Inductor's own registration; once is enough."""
     try:
-        from . import decisions, reduce_overhead, registration
+        from . import decisions, operators, reduce_overhead, registration
 
         decisions.apply()
+        operators.lower()
         reduce_overhead.apply()
         registration.apply()
     except AttributeError as error:  # which Inductor would take for a backend without one

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Operators that graphs of loom keep, where PyTorch would take them apart for Inductor.
+
+What they would become reads neighbours one by one and, backwards, adds to them by indices: loom's
+operators are several times as fast. Where sizes are symbols they are taken apart all the same.
+"""
+
+import functools
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import sympy
+import torch
+from torch._C import DispatchKey
+from torch.utils import _pytree as pytree
+
+__all__ = ["keep", "lower"]
+
+_aten = torch.ops.aten
+
+# PyTorch's fake results of these are contiguous where the operators' are channels_last.
+_CONTIGUOUS = (
+    _aten.reflection_pad1d,
+    _aten.reflection_pad1d_backward,
+    _aten.reflection_pad2d,
+    _aten.reflection_pad2d_backward,
+    _aten.reflection_pad3d,
+    _aten.reflection_pad3d_backward,
+)
+_KEPT = (
+    _aten.upsample_nearest1d,
+    _aten.upsample_nearest1d_backward,
+    _aten.upsample_nearest2d,
+    _aten.upsample_nearest2d_backward,
+    _aten.upsample_nearest3d,
+    _aten.upsample_nearest3d_backward,
+    _aten._upsample_nearest_exact1d,
+    _aten._upsample_nearest_exact1d_backward,
+    _aten._upsample_nearest_exact2d,
+    _aten._upsample_nearest_exact2d_backward,
+    _aten._upsample_nearest_exact3d,
+    _aten._upsample_nearest_exact3d_backward,
+    _aten.upsample_linear1d,
+    _aten.upsample_linear1d_backward,
+    _aten.upsample_bilinear2d,
+    _aten.upsample_bilinear2d_backward,
+    _aten.upsample_trilinear3d,
+    _aten.upsample_trilinear3d_backward,
+    _aten.upsample_bicubic2d,
+    _aten.upsample_bicubic2d_backward,
+    _aten.grid_sampler_2d,
+    _aten.grid_sampler_2d_backward,
+    _aten.im2col,
+    _aten.col2im,
+    _aten.max_pool2d_with_indices_backward,
+    *_CONTIGUOUS,
+)
+
+
+def keep(decomposition: ModuleType) -> None:
+    """Patch ``torch._inductor.decomposition``, the table by which AOTAutograd traces."""
+    table = decomposition.decompositions
+    for packet in _KEPT:
+        for name in ("default", "vec"):
+            overload = getattr(packet, name, None)
+            if overload in table:
+                table[overload] = _unless_kept(packet, table[overload])
+            if DispatchKey.Autograd in getattr(overload, "py_kernels", ()):
+                _trace_as_it_runs(overload)
+
+
+def lower() -> None:
+    """Have Inductor call the operators for nodes of loom."""
+    from torch._inductor.lowering import lowerings
+
+    for packet in _KEPT:
+        lowerings[packet.default] = _call_on_loom(packet.default, lowerings.get(packet.default))
+
+
+def _unless_kept(packet: Any, decompose: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(decompose)
+    def decompose_others(input: torch.Tensor, *args: Any, **named: Any) -> Any:
+        kept = input.device.type == "loom" and not _has_symbols(input, args)
+        if kept and (packet not in _CONTIGUOUS or _are_contiguous(input, *args)):
+            return NotImplemented
+        return decompose(input, *args, **named)
+
+    return decompose_others
+
+
+def _are_contiguous(*arguments: Any) -> bool:
+    return all(x.is_contiguous() for x in arguments if isinstance(x, torch.Tensor))
+
+
+def _has_symbols(*arguments: Any) -> bool:
+    # Some of PyTorch's fakes of these operators take sizes that are numbers only.
+    leaves = pytree.tree_leaves(arguments)
+    sizes = [n for x in leaves if isinstance(x, torch.Tensor) for n in x.size()]
+    return any(isinstance(x, (torch.SymInt, torch.SymFloat)) for x in (*leaves, *sizes))
+
+
+def _trace_as_it_runs(overload: Any) -> None:
+    # Where PyTorch traces for autograd, what is written in Python comes before what runs.
+    decompose = overload.py_kernels[DispatchKey.Autograd]
+    implicit = DispatchKey.CompositeImplicitAutograd
+    is_implicit = torch._C._dispatch_has_kernel_for_dispatch_key(overload.name(), implicit)
+    kernel = implicit if is_implicit else DispatchKey.Autograd
+
+    @overload.py_impl(DispatchKey.AutogradPrivateUse1)  # type: ignore[untyped-decorator]
+    def run(*args: Any, **named: Any) -> Any:
+        if _has_symbols(args, named):
+            return decompose(*args, **named)
+        return overload._op_dk(kernel, *args, **named)
+
+
+def _call_on_loom(overload: Any, generate: Callable[..., Any] | None) -> Callable[..., Any]:
+    from torch._inductor import ir, lowering
+    from torch._inductor.virtualized import V
+
+    called = lowering.fallback_handler(overload, add_to_fallback_set=False)
+
+    def lower_node(input: Any, *args: Any, **named: Any) -> Any:
+        is_static = all(isinstance(n, (int, sympy.Integer)) for n in input.get_size())
+        if generate is not None and not (is_static and ir.get_device_type(input) == "loom"):
+            return generate(input, *args, **named)
+        # Strides of a result follow those of operands.
+        all_args, named = lowering.constrain_to_fx_strides(
+            V.graph.current_node, input, *args, **named
+        )
+        return called(*all_args, **named)
+
+    return lower_node

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Operators that stay one in a graph of loom, where PyTorch has a decomposition for Inductor."""
+
+import pytest
+import torch
+from compile_support import LOOM, assert_equal, to
+from torch._inductor.utils import run_and_get_code
+from torch.nn import functional
+
+
+def interpolates(mode, **named):
+    return lambda x: functional.interpolate(x, mode=mode, **named)
+
+
+def reflects(*padding):
+    return lambda x: functional.pad(x, padding, "reflect")
+
+
+def pools(x):
+    return functional.max_pool2d(x, 3, 2, 1)
+
+
+def samples(x):
+    steps = torch.linspace(-1.1, 1.1, 11, device=x.device, dtype=x.dtype)
+    grid = torch.stack(torch.meshgrid(steps, steps, indexing="xy"), -1).expand(len(x), -1, -1, 2)
+    return functional.grid_sample(x, grid, align_corners=False, padding_mode="border")
+
+
+# name: (function, rank of its input, forward operator, backward operator)
+KEPT = {
+    "nearest1d": (interpolates("nearest", scale_factor=2.0), 3, "upsample_nearest1d"),
+    "nearest": (interpolates("nearest", scale_factor=2.0), 4, "upsample_nearest2d"),
+    "nearest3d": (interpolates("nearest", scale_factor=2.0), 5, "upsample_nearest3d"),
+    "exact1d": (interpolates("nearest-exact", size=9), 3, "_upsample_nearest_exact1d"),
+    "exact": (interpolates("nearest-exact", size=(9, 5)), 4, "_upsample_nearest_exact2d"),
+    "exact3d": (interpolates("nearest-exact", size=9), 5, "_upsample_nearest_exact3d"),
+    "linear": (interpolates("linear", scale_factor=1.5), 3, "upsample_linear1d"),
+    "bilinear": (interpolates("bilinear", scale_factor=1.5), 4, "upsample_bilinear2d"),
+    "bilinear_corners": (
+        interpolates("bilinear", size=(9, 13), align_corners=True),
+        4,
+        "upsample_bilinear2d",
+    ),
+    "trilinear": (interpolates("trilinear", size=9), 5, "upsample_trilinear3d"),
+    "bicubic": (interpolates("bicubic", scale_factor=2.0), 4, "upsample_bicubic2d"),
+    "grid_sample": (samples, 4, "grid_sampler_2d"),
+    "unfold": (lambda x: functional.unfold(x, 3, padding=1), 4, "im2col"),
+    "fold": (lambda x: functional.fold(x.flatten(2, 3), 6, (4, 2)), 4, "col2im"),
+    "reflect1d": (reflects(3, 1), 3, "reflection_pad1d"),
+    "reflect": (reflects(3, 1, 0, 2), 4, "reflection_pad2d"),
+    "reflect3d": (
+        reflects(3, 1, 0, 2, 1, 1),
+        5,
+        "reflection_pad3d",
+    ),
+    "max_pool": (
+        pools,
+        4,
+        "max_pool2d_with_indices_backward",
+    ),
+}
+SHAPES = {3: (2, 8, 7), 4: (2, 8, 7, 5), 5: (2, 4, 7, 5, 6)}
+FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
+
+
+def result_and_gradient(function, x):
+    y = function(x)
+    weights = torch.arange(y.numel(), device=y.device, dtype=y.dtype).view(y.shape)
+    return y, *torch.autograd.grad(y, x, torch.empty_like(y).copy_(weights))
+
+
+def check(name, x, **options):
+    function, _, operator = KEPT[name]
+    expected = result_and_gradient(function, to(x, "cpu"))
+    eager = result_and_gradient(function, to(x, LOOM))
+    compiled = torch.compile(function, fullgraph=True, **options)
+    with (
+        torch._inductor.config.patch(fx_graph_cache=False),
+        torch._functorch.config.patch(enable_autograd_cache=False),
+    ):
+        actual, code = run_and_get_code(result_and_gradient, compiled, to(x, LOOM))
+    assert_equal(actual, expected)
+    is_kept = f"aten.{operator}.default(" in "".join(code)
+    assert not is_kept or [t.stride() for t in actual] == [t.stride() for t in eager]
+    return is_kept
+
+
+def input_of(name):
+    shape = (2, 8, 5, 3) if name == "fold" else SHAPES[KEPT[name][1]]
+    return torch.randn(shape)
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_values_and_gradients(name):
+    assert check(name, input_of(name).requires_grad_())
+
+
+@pytest.mark.parametrize("name", [n for n in KEPT if KEPT[n][1] in FORMATS])
+def test_layouts_are_those_of_eager_loom(name):
+    x = input_of(name)
+    check(name, x.to(memory_format=FORMATS[x.dim()]).requires_grad_())
+
+
+@pytest.mark.parametrize("name", ["nearest", "bilinear", "grid_sample", "max_pool", "reflect"])
+def test_sizes_may_be_symbols(name):
+    check(name, input_of(name).requires_grad_(), dynamic=True)
+
+
+def test_factors_may_be_arguments():
+    def scale(x, factor):
+        return functional.interpolate(x, scale_factor=factor, mode="bilinear")
+
+    x = torch.randn(2, 3, 8, 8)
+    compiled = torch.compile(scale, dynamic=True)
+    for factor in (1.5, 2.5, 0.5):
+        assert_equal(compiled(x.to(LOOM), factor), scale(x, factor))
+
+
+def test_graphs_of_the_cpu_generate_code():
+    function, _, operator = KEPT["bilinear"]
+    x = torch.randn(2, 3, 8, 8)
+    actual, code = run_and_get_code(torch.compile(function), x)
+    assert_equal(actual, function(x))
+    assert operator not in "".join(code).split("def call", 1)[1]
