@@ -2,6 +2,7 @@
 """torch.compile(mode="reduce-overhead"), and compiled functions inside graphs of the user's."""
 
 import copy
+import gc
 import threading
 
 import pytest
@@ -76,6 +77,30 @@ def test_a_replay_on_another_stream_waits_for_readers_of_the_last_result(replays
     torch.loom.synchronize()
     assert len({id(capture) for capture in replays}) == 1
     assert_equal(read, torch.full((200, 200), 3.0))
+
+
+def test_a_capture_is_dropped_while_its_replay_is_queued_on_another_stream(replays):
+    function = torch.compile(lambda x: x * 2, mode=MODE, fullgraph=True)
+    inputs = [torch.ones(300, 300, device="loom") for _ in range(4)]  # each at a place of its own
+    for x in inputs:
+        function(x)
+    side = torch.loom.Stream()
+    torch.loom.synchronize()
+    with torch.loom.stream(side):
+        hold = _C._Hold(0, 20)
+        result = function(inputs[0])
+    assert len(replays) == 3
+    replays.clear()
+    del function
+    torch._dynamo.reset()
+    gc.collect()
+    later = [torch.full((300, 300), 7.0, device="loom") for _ in range(40)]
+    torch.loom.current_stream().synchronize()
+    assert not side.query()
+    hold.release()
+    torch.loom.synchronize()
+    assert_equal(result, torch.full((300, 300), 2.0))
+    assert_equal(later, [torch.full((300, 300), 7.0)] * 40)
 
 
 @pytest.mark.parametrize("numbers", [(-1, -2), (2**61 - 1, 0)])  # of equal hashes

@@ -168,8 +168,12 @@ class _Capture:
     def _follow_last_replay(self) -> None:
         # What the stream of the last replay was given since may still read its results.
         stream = _current_stream(self._device_index)
-        if self._stream is not None and self._stream != stream:
+        if self._stream == stream:
+            return
+        if self._stream is not None:
             stream.wait_stream(self._stream)
+        for own in self._own.values():
+            own.record_stream(stream)  # which may be behind when the capture is dropped
         self._stream = stream
 
 
