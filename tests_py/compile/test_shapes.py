@@ -49,6 +49,12 @@ def test_no_elements():
 
 def test_one_element_without_dimensions():
     compile_and_compare(lambda x: x.sin() * 2 + 1, torch.randn(()))
+    compile_and_compare(lambda x: torch.var_mean(x, 0, correction=0), torch.randn(()))
+
+
+def test_a_reduction_where_openmp_may_choose_the_number_of_threads():
+    with torch._inductor.config.patch({"cpp.dynamic_threads": True}):
+        compile_and_compare(lambda x: (x.square().sum(), x.amax()), torch.randn(1000, 777))
 
 
 def branches(x):

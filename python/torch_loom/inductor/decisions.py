@@ -7,11 +7,11 @@ patch changes what happens to nodes of loom only.
 
 from typing import Any
 
-import sympy
 import torch
 from torch._inductor import config, graph, ir, lowering, scheduler, utils
 from torch._inductor.codegen import common
 from torch._inductor.kernel import mm_common
+from torch._inductor.utils import sympy_product
 from torch._inductor.virtualized import V
 
 __all__ = ["apply"]
@@ -156,8 +156,8 @@ def _pass_over_rows_twice() -> None:
         if ir.get_device_type(x) != "loom":
             return bool(original(x, axis, keepdim, input_dtype))
         sizes, reduced = x.get_size(), lowering._validate_reduction_axis(x, axis)
-        row = sympy.prod([sizes[i] for i in reduced])
-        rows = sympy.prod([size for i, size in enumerate(sizes) if i not in reduced])
+        row = sympy_product([sizes[i] for i in reduced])
+        rows = sympy_product([size for i, size in enumerate(sizes) if i not in reduced])
         return bool(row.is_Integer and row <= _ELEMENTS_OF_A_CACHED_ROW and rows != 1)
 
     lowering.use_two_step_variance = use_two_step_variance

@@ -50,7 +50,7 @@ class LoomKernelProxy(CppKernelProxy):
 
     def codegen_functions(self, fn_list: Any, var_sizes_list: Sequence[Any]) -> None:
         self.parts = 1 if self.serial else _parts(var_sizes_list)
-        with config.patch({"cpp.threads": self.parts}):
+        with config.patch(self._cut_into_parts()):
             super().codegen_functions(fn_list, var_sizes_list)
 
     def decide_parallel_depth(
@@ -72,11 +72,15 @@ class LoomKernelProxy(CppKernelProxy):
         return ParallelDepth(parallel_depth=depth, start_depth=start)
 
     def codegen_loops_impl(self, loop_nest: Any, code: Any, worksharing: Any) -> None:
-        with config.patch({"cpp.threads": self.parts}):
+        with config.patch(self._cut_into_parts()):
             if loop_nest.loops:
                 self._share_loops(loop_nest, worksharing)
             super().codegen_loops_impl(loop_nest, code, worksharing)
         worksharing.close()
+
+    def _cut_into_parts(self) -> dict[str, Any]:
+        # Code that asked OpenMP for the number when it runs would be told another one.
+        return {"cpp.threads": self.parts, "cpp.dynamic_threads": False}
 
     def _share_loops(self, loop_nest: Any, worksharing: Any) -> None:
         fused = isinstance(loop_nest.kernel, OuterLoopFusedKernel)
