@@ -4,7 +4,8 @@
 from typing import Any
 
 import torch
-from programs import RandomProgram, Step, run_source, scope_of
+
+from support.programs import RandomProgram, Step, run_source, scope_of
 
 # Units in the last place that an operator may be off cpu's result, which is not exact either.
 ULPS = {torch.float16: 4, torch.bfloat16: 4, torch.float32: 24, torch.float64: 24}

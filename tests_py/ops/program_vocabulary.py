@@ -6,7 +6,8 @@ import random
 from typing import Any
 
 import torch
-from programs import Step, scope_of
+
+from support.programs import Step, scope_of
 
 FLOATS = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
 INTEGERS = [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8]
@@ -33,36 +34,6 @@ bitwise_or bitwise_xor eq ne lt le gt ge rsub
 """.split()
 TERNARY = "where addcmul addcdiv lerp clamp".split()
 REDUCTIONS = "sum mean amax amin".split()
-
-
-def elements_of(tensor: torch.Tensor) -> torch.Tensor:
-    """The numbers of the bytes of its storage that the tensor's elements begin at."""
-    if tensor.numel() == 0:
-        return torch.empty(0, dtype=torch.int64)
-    size = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
-    flat = torch.arange(size).as_strided(tensor.shape, tensor.stride()).reshape(-1)
-    return (flat + tensor.storage_offset()) * tensor.element_size()
-
-
-def may_write(target: torch.Tensor, operands: list[torch.Tensor]) -> bool:
-    """Whether PyTorch says what comes out: no element is written twice, or read after it is."""
-    written = elements_of(target)
-    if len(written.unique()) != len(written):
-        return False
-    for other in operands:
-        if other.untyped_storage().data_ptr() != target.untyped_storage().data_ptr():
-            continue
-        same = (other.dtype, other.shape, other.stride(), other.storage_offset()) == (
-            target.dtype,
-            target.shape,
-            target.stride(),
-            target.storage_offset(),
-        )
-        width = max(other.element_size(), target.element_size())
-        blocks = [torch.unique(e // width) for e in (elements_of(other), written)]
-        if not same and torch.isin(*blocks).any():
-            return False
-    return True
 
 
 class Vocabulary:

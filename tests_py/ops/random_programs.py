@@ -8,8 +8,9 @@ that are valid there.
 import random
 from collections.abc import Callable
 
-from program_vocabulary import DTYPES, REDUCTIONS, Vocabulary, may_write
-from programs import RandomProgram
+from program_vocabulary import DTYPES, REDUCTIONS, Vocabulary
+
+from support.programs import RandomProgram, may_write
 
 # How many elements the tensors of a program have: some programs are cut into blocks.
 USUAL_ELEMENTS, MANY_ELEMENTS = 3000, 80_000

@@ -9,8 +9,9 @@ import os
 
 import pytest
 from program_checks import failure
-from programs import shrink
 from random_programs import random_program
+
+from support.programs import shrink
 
 USUAL = range(400)
 BATCHES = 8

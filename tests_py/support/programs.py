@@ -2,8 +2,8 @@
 """Programs of operators as data: how they are run, shrunk and printed.
 
 A program is a list of steps, each a line of Python with the names that it uses and makes, so that a
-failing one can be shrunk by dropping steps and printed as a script. :mod:`program_generator` makes
-random ones.
+failing one can be shrunk by dropping steps and printed as a script. Random ones are made
+beside the tests that run them.
 """
 
 import math
@@ -44,9 +44,9 @@ class RandomProgram:
         return "\n".join(step.code for step in self.steps) + "\n"
 
     def script(self) -> str:
-        """A script that runs the program on loom, in tests_py/ops."""
+        """A script that runs the program on loom, in tests_py."""
         return (
-            "import torch, torch_loom\nfrom programs import run_source\n"
+            "import torch, torch_loom\nfrom support.programs import run_source\n"
             f"PROGRAM = '''\n{self.source()}'''\n"
             "for fused in (False, True):\n    print(run_source(PROGRAM, 'loom', fused=fused))\n"
         )
@@ -108,6 +108,36 @@ def run_source(source: str, device: str, *, fused: bool = True, hold: bool = Fal
         with torch.loom.fusion(fused):
             exec(code, scope_of(device, seen, hold=hold))
     return seen
+
+
+def elements_of(tensor: torch.Tensor) -> torch.Tensor:
+    """The numbers of the bytes of its storage that the tensor's elements begin at."""
+    if tensor.numel() == 0:
+        return torch.empty(0, dtype=torch.int64)
+    size = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+    flat = torch.arange(size).as_strided(tensor.shape, tensor.stride()).reshape(-1)
+    return (flat + tensor.storage_offset()) * tensor.element_size()
+
+
+def may_write(target: torch.Tensor, operands: list[torch.Tensor]) -> bool:
+    """Whether PyTorch says what comes out: no element is written twice, or read after it is."""
+    written = elements_of(target)
+    if len(written.unique()) != len(written):
+        return False
+    for other in operands:
+        if other.untyped_storage().data_ptr() != target.untyped_storage().data_ptr():
+            continue
+        same = (other.dtype, other.shape, other.stride(), other.storage_offset()) == (
+            target.dtype,
+            target.shape,
+            target.stride(),
+            target.storage_offset(),
+        )
+        width = max(other.element_size(), target.element_size())
+        blocks = [torch.unique(e // width) for e in (elements_of(other), written)]
+        if not same and torch.isin(*blocks).any():
+            return False
+    return True
 
 
 def shrink(program: RandomProgram, fails: Callable[[RandomProgram], bool]) -> RandomProgram:
