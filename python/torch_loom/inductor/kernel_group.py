@@ -52,7 +52,9 @@ class LoomKernelGroup(KernelGroup):
         label = str(Placeholder.DESCRIPTIVE_NAME) if name is None else name
         arguments = describe(self.args, self.scheduled_nodes)
         code = BracesBuffer()
-        code.writelines([INCLUDE, "#include <torch_loom/functions.h>"])
+        code.writelines(
+            [INCLUDE, *(f"#include <torch_loom/{name}.h>" for name in ("functions", "masks"))]
+        )
         self._write_body(code, f"{function}_body", arguments)
         _write_runner(code, function, arguments)
         _write_launcher(code, function, label, arguments, self.args)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Functions of vectors in generated code: loom's formulas rather than the vectors' methods."""
+"""Vectors in generated code: loom's formulas and masks rather than the vectors' methods."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
+import torch
 from torch._inductor import config
 from torch._inductor.codegen.cpp import (
     CppTile2DKernel,
@@ -55,6 +56,24 @@ class LoomVecKernel(CppVecKernel):
     """Loops over vectors."""
 
     overrides = _LoomVecOverrides
+
+    def _get_vec_load_line(
+        self, var: str, index: Any, dtype: torch.dtype, load_mask: Any = None
+    ) -> str:
+        line = cast(str, super()._get_vec_load_line(var, index, dtype, load_mask))
+        if dtype != torch.bool:
+            return line
+        masks = f"loom_kernel::load_mask<{self._get_num_vectors(torch.float)}>("
+        return line.replace(f"{self._get_mask_type()}::from(", masks)
+
+    def _get_store_line(
+        self, value: Any, var: str, index: Any, dtype: torch.dtype, accu_store: bool = False
+    ) -> Any:
+        code = super()._get_store_line(value, var, index, dtype, accu_store)
+        if dtype != torch.bool:
+            return code
+        masks = f"loom_kernel::store_mask({value}, "
+        return code.map(lambda line: line.replace(f"{value}.store(", masks))
 
 
 class LoomTile2DKernel(CppTile2DKernel, LoomVecKernel):
