@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# loom_generate_structured(target table): adds the sources that codegen/structured.py makes from the
-# table and from torch's list of operators. They are made while configuring, which the build repeats
-# when the table or the script changes, so that the list of files is known.
+# Sources that are made of torch's list of operators, while configuring: so the list of files is known, and the build
+# configures again when a script or table changes.
+# loom_generate_structured(target table): the registrations that codegen/structured.py makes from the table.
+# loom_generate_aoti_shims(target): the entry points of codegen/aoti_shims.py; gives LOOM_AOTI_SHIM_HEADER, and
+# LOOM_AOTI_SHIM_HEADER_NAME as which generated code includes it.
 include_guard(GLOBAL)
 
-set(LOOM_STRUCTURED_SCRIPT ${CMAKE_CURRENT_LIST_DIR}/codegen/structured.py)
+set(LOOM_CODEGEN_DIR ${CMAKE_CURRENT_LIST_DIR}/codegen)
 
-function(loom_generate_structured target table)
+function(loom_generate target script)
   execute_process(
-    COMMAND
-      ${Python_EXECUTABLE} ${LOOM_STRUCTURED_SCRIPT} ${table} ${CMAKE_CURRENT_BINARY_DIR}/generated
-      ${LOOM_TORCH_VERSION}
+    COMMAND ${Python_EXECUTABLE} ${LOOM_CODEGEN_DIR}/${script} ${ARGN}
     OUTPUT_VARIABLE sources
     ERROR_VARIABLE problem
     RESULT_VARIABLE status
@@ -19,11 +19,31 @@ function(loom_generate_structured target table)
   if(NOT status EQUAL 0)
     message(
       FATAL_ERROR
-      "${LOOM_STRUCTURED_SCRIPT} failed. It needs torch and pyyaml in the active Python environment "
+      "${LOOM_CODEGEN_DIR}/${script} failed. It needs torch and pyyaml in the active Python environment "
       "(pip install pyyaml).\n${problem}"
     )
   endif()
   string(REPLACE "\n" ";" sources "${sources}")
   target_sources(${target} PRIVATE ${sources})
-  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${table} ${LOOM_STRUCTURED_SCRIPT})
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${LOOM_CODEGEN_DIR}/${script})
+endfunction()
+
+function(loom_generate_structured target table)
+  loom_generate(
+    ${target}
+    structured.py
+    ${table}
+    ${CMAKE_CURRENT_BINARY_DIR}/generated
+    ${LOOM_TORCH_VERSION}
+  )
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${table})
+endfunction()
+
+function(loom_generate_aoti_shims target)
+  set(folder ${CMAKE_CURRENT_BINARY_DIR}/generated/aoti)
+  loom_generate(${target} aoti_shims.py ${folder})
+  target_include_directories(${target} PRIVATE ${folder}/include)
+  set(name torch/csrc/inductor/aoti_torch/generated/c_shim_loom.h)
+  set(LOOM_AOTI_SHIM_HEADER_NAME ${name} CACHE INTERNAL "")
+  set(LOOM_AOTI_SHIM_HEADER ${folder}/include/${name} CACHE INTERNAL "")
 endfunction()

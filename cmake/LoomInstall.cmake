@@ -49,6 +49,13 @@ install(
   LIBRARY DESTINATION ${loom_libdir} COMPONENT ${loom_component}
   FILE_SET HEADERS DESTINATION ${loom_includedir} COMPONENT ${loom_component}
 )
+# Beside torch's headers of the same kind, for graphs that are compiled to C++.
+cmake_path(GET LOOM_AOTI_SHIM_HEADER_NAME PARENT_PATH loom_shim_dir)
+install(
+  FILES ${LOOM_AOTI_SHIM_HEADER}
+  DESTINATION ${loom_includedir}/${loom_shim_dir}
+  COMPONENT ${loom_component}
+)
 install(
   EXPORT LoomTargets
   NAMESPACE Loom::

@@ -19,6 +19,7 @@
 #include <c10/util/Exception.h>
 #include <torch/csrc/jit/serialization/pickler_helper.h>
 
+#include <dlfcn.h>
 #include <string>
 
 namespace loom {
@@ -71,6 +72,16 @@ void check_registered() {
 void init() {
   check_registered();
   c10::register_privateuse1_backend("loom");  // the same name again is accepted
+}
+
+void make_symbols_global() {
+  Dl_info here{};
+  const bool found = dladdr(reinterpret_cast<const void*>(&init), &here) != 0;
+  // It stays open: one more reference to a library that is never unloaded.
+  const bool opened =
+      found && dlopen(here.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL) != nullptr;
+  TORCH_CHECK(opened, "loom: expected the dynamic loader to know libtorch_loom.so, got: ",
+              found ? dlerror() : "no library at its address");
 }
 
 void shutdown() noexcept { stop_threads(); }

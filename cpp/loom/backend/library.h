@@ -22,6 +22,11 @@ LOOM_API void init();
 /// starts nothing and throws nothing. Not for commands: a stream cannot wait for itself.
 LOOM_API void shutdown() noexcept;
 
+/// Lets libraries that are loaded from now on find the functions of this one, which code that is
+/// generated for loom calls: Python loads modules, and so this library, with symbols that only the
+/// module sees. Idempotent. Throws: c10::Error when the dynamic loader refuses.
+LOOM_API void make_symbols_global();
+
 /// As init(), without the naming: throws when the registration at load time did not succeed.
 LOOM_API void check_registered();
 
