@@ -80,11 +80,3 @@ def test_blocking_launches_raise_at_the_call(check):
         """,
         LOOM_LAUNCH_BLOCKING="1",
     )
-
-
-def test_cpp_wrapper_is_refused_by_name():
-    with (
-        torch._inductor.config.patch(cpp_wrapper=True),
-        pytest.raises(Exception, match="loom"),
-    ):
-        torch.compile(lambda x: x + 1)(torch.ones(3, device="loom"))

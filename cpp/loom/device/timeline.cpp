@@ -5,6 +5,7 @@
 #include "loom/base/options.h"
 #include "loom/device/cores.h"
 #include "loom/device/thread.h"
+#include "loom/device/wait_wrapper.h"
 
 #include <optional>
 
@@ -22,6 +23,11 @@ std::atomic<SignalHandler> g_signal_handler{nullptr};
 
 void set_wait_wrapper(WaitWrapper wrapper) noexcept {
   g_wait_wrapper.store(wrapper, std::memory_order_relaxed);
+}
+
+void call_in_wait_wrapper(void (*body)(void*), void* context) {
+  const WaitWrapper wrapper = g_wait_wrapper.load(std::memory_order_relaxed);
+  wrapper != nullptr ? wrapper(body, context) : body(context);
 }
 
 void set_signal_handler(SignalHandler handler) noexcept {
@@ -48,10 +54,9 @@ void Timeline::wait(std::uint64_t position, Signals signals) const {
     const Wait& each = *static_cast<const Wait*>(context);
     each.timeline->sleep_until(each.position, nullptr, each.deadline_ns);
   };
-  const WaitWrapper wrapper = g_wait_wrapper.load(std::memory_order_relaxed);
   for (;;) {
     if (handler != nullptr) wait.deadline_ns = now_ns() + kSignalPeriodNs;
-    wrapper != nullptr ? wrapper(body, &wait) : body(&wait);
+    call_in_wait_wrapper(body, &wait);
     if (handler == nullptr || reached(position) || exiting()) return;
     handler();
   }

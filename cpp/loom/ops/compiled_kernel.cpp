@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/compiled_kernel.h"
 
+#include "loom/backend/device_state.h"
 #include "loom/device/address.h"
 #include "loom/ops/launch/launch.h"
 
@@ -79,4 +80,8 @@ void loom_kernel_launch(std::int64_t device, const char* name, LoomKernelBody bo
 void loom_kernel_run_blocks(const LoomKernelGrid* grid, std::int64_t blocks,
                             void (*block)(void* context, std::int64_t index), void* context) {
   grid->grid.run_by_any(blocks, [&](std::int64_t index) { block(context, index); });
+}
+
+void loom_kernel_synchronize(std::int64_t device) {
+  loom::synchronize(static_cast<c10::DeviceIndex>(device));
 }

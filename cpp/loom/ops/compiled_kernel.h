@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-// What generated kernels (torch.compile) call. A group of loop nests is one command of the current
-// stream: loom_kernel_launch() copies the arguments into it and returns, and the stream's worker
-// calls the body, which runs each nest as a grid of blocks by loom_kernel_run_blocks().
-// The interface is C's, for code that is compiled where loom's headers are not. It is declared
-// again for that code in python/torch_loom/include/torch_loom/kernel.h; the two change together.
-// Thread: launches by any, the current stream is the calling thread's; bodies on the worker.
+// What generated kernels (torch.compile) and packages of them call. A group of loop nests is one
+// command of the current stream: loom_kernel_launch() copies the arguments into it and returns, and
+// the stream's worker calls the body, which runs each nest as a grid of blocks by
+// loom_kernel_run_blocks(). The interface is C's, for code that is compiled where loom's headers
+// are not. It is declared again for that code in python/torch_loom/include/torch_loom/kernel.h; the
+// two change together. Thread: launches by any, the current stream is the calling thread's; bodies
+// on the worker.
 
 #include "loom/base/export.h"
 
@@ -48,5 +49,8 @@ LOOM_API void loom_kernel_launch(std::int64_t device, const char* name, LoomKern
 LOOM_API void loom_kernel_run_blocks(const LoomKernelGrid* grid, std::int64_t blocks,
                                      void (*block)(void* context, std::int64_t index),
                                      void* context);
+
+/// Waits for all streams of `device`. Throws: the first error of a command that was not reported.
+LOOM_API void loom_kernel_synchronize(std::int64_t device);
 
 }  // extern "C"

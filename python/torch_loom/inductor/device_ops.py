@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Pieces of Python that generated wrappers say about the device."""
+"""Pieces of Python and C++ that generated wrappers say about the device."""
 
 from torch._inductor.codegen.common import DeviceOpOverrides
 
@@ -7,7 +7,7 @@ __all__ = ["LoomDeviceOps"]
 
 
 class LoomDeviceOps(DeviceOpOverrides):
-    """Python for loom. Kernels take the current stream of their device, which needs no handle."""
+    """What is said for loom. Kernels take the current stream of their device, without a handle."""
 
     def import_get_raw_stream_as(self, name: str) -> str:
         return f"from torch_loom.inductor.interface import get_raw_stream as {name}"
@@ -23,3 +23,6 @@ class LoomDeviceOps(DeviceOpOverrides):
 
     def current_stream(self) -> str:
         return "torch.loom.current_stream()"
+
+    def cpp_kernel_type(self) -> str:
+        return "void*"  # of kernels that are loaded from files, which those of loom are not

@@ -6,6 +6,7 @@ from typing import Any
 
 from torch._inductor.codegen.cpp import BracesBuffer, KernelGroup
 from torch._inductor.utils import Placeholder
+from torch._inductor.virtualized import V
 
 from .arguments import Argument, LoomKernelArgs, describe
 from .blocks import Blocks
@@ -62,10 +63,13 @@ class LoomKernelGroup(KernelGroup):
 
     def call_kernel(self, wrapper: Any, kernel_name: str) -> None:
         _, call_args, arg_types = self.args.cpp_argdefs()
+        device = self.scheduled_nodes[0].get_device()
+        if V.graph.cpp_wrapper:  # a package runs on the device that it is loaded for
+            call_args[-1] = wrapper.codegen_device_idx(device, call_args[-1])
         wrapper.generate_kernel_call(
             kernel_name,
             call_args,
-            device=self.scheduled_nodes[0].get_device(),
+            device=device,
             triton=False,
             arg_types=arg_types,
         )

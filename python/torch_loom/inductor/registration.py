@@ -13,9 +13,9 @@ from torch._inductor.codegen.common import (
 from torch._inductor.custom_graph_pass import CustomGraphModulePass, get_hash_for_files
 
 from .. import _C
-from . import host_operands
+from . import host_operands, kernel_cache
+from .cpp_wrapper import LoomCppWrapper
 from .device_ops import LoomDeviceOps
-from .kernel_cache import HEADERS
 from .scheduling import LoomScheduling
 from .wrapper import LoomWrapper
 
@@ -23,10 +23,13 @@ __all__ = ["apply"]
 
 
 def apply() -> None:
-    """Register the code generator, the wrapper and the graph pass."""
+    """Register the code generator, the wrappers and the graph pass."""
+    kernel_cache.add_include_path()
     cpp_utils.DEVICE_TO_ATEN["loom"] = "at::kPrivateUse1"
     register_device_op_overrides("loom", LoomDeviceOps())
-    register_backend_for_device("loom", LoomScheduling, LoomWrapper, device_custom_pass=_LoomPass())
+    register_backend_for_device(
+        "loom", LoomScheduling, LoomWrapper, LoomCppWrapper, device_custom_pass=_LoomPass()
+    )
 
 
 class _LoomPass(CustomGraphModulePass):
@@ -43,4 +46,4 @@ class _LoomPass(CustomGraphModulePass):
 @functools.cache
 def _sources_hash() -> bytes:
     sources = sorted(Path(__file__).parent.glob("*.py"))
-    return get_hash_for_files(tuple(str(path) for path in [*sources, *HEADERS]))
+    return get_hash_for_files(tuple(str(path) for path in [*sources, *kernel_cache.HEADERS]))

@@ -12,7 +12,7 @@ from torch._inductor.virtualized import V
 
 from .kernel_group import INCLUDE
 
-__all__ = ["LoomSubgraphWrapper", "LoomWrapper"]
+__all__ = ["LoomSubgraphWrapper", "LoomWrapper", "check_reads_no_loom"]
 
 
 class _LoomCalls(PythonWrapperCodegen):
@@ -38,7 +38,7 @@ class _LoomCalls(PythonWrapperCodegen):
         if device.type == "loom" and not triton:
             self.writeline(self.wrap_kernel_call(kernel_name, call_args))
             return
-        _check_reads_no_loom(kernel_name, call_args, device)
+        check_reads_no_loom(kernel_name, call_args, device)
         super()._generate_kernel_call_helper(
             kernel_name, call_args, device=device, triton=triton, **kwargs
         )
@@ -69,7 +69,7 @@ class _LoomCalls(PythonWrapperCodegen):
         return made if allocated == sizes else f"{made}.as_strided({sizes}, {strides})"
 
 
-def _check_reads_no_loom(kernel_name: str, call_args: Any, device: Any) -> None:
+def check_reads_no_loom(kernel_name: str, call_args: Any, device: Any) -> None:
     """A kernel of the cpu runs at once, beside the stream that makes loom's values."""
     if device.type != "cpu":
         return
