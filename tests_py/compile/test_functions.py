@@ -133,3 +133,23 @@ def test_weights_of_convolutions_keep_their_layout(memory_format):
     inputs = [tensor.to(memory_format=memory_format) for tensor in (x, first, second)]
     compile_and_compare(function, *inputs, kernels=False, tolerances={"rtol": 1e-4, "atol": 1e-4})
     assert generated_kernels() == 0
+
+
+def rotate(x):
+    x = x + 1
+    return x.index_put((torch.arange(len(x), device=x.device).flip(0),), x)
+
+
+def accumulate(x):
+    x = x * 2
+    return x.index_put((x.long() % len(x),), x[:1], accumulate=True)
+
+
+def accumulate_constants(x):
+    ones = x * 0 + 1  # computed again where it is read
+    return ones.index_put((x.long() % len(x),), ones[:1], accumulate=True)
+
+
+@pytest.mark.parametrize("function", [rotate, accumulate, accumulate_constants])
+def test_values_are_scattered_as_they_were_before(function):
+    compile_and_compare(function, torch.arange(1000.0))

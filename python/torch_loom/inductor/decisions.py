@@ -26,6 +26,7 @@ def apply() -> None:
     _realize_and_order_as_on_cpu()
     _choose_device_of_pointwise()
     _scatter_by_operators()
+    _scatter_what_was_there_before()
     _count_arguments_of_reductions()
     _divide_by_constants()
     _pass_over_rows_twice()
@@ -103,6 +104,41 @@ def _lowers_loom() -> bool:
     value = V.graph.current_node.meta.get("val")
     device = getattr(value, "device", None)
     return device is not None and device.type == "loom"
+
+
+def _scatter_what_was_there_before() -> None:
+    # Inductor scatters in place where nothing reads the tensor later. What is scattered, and where
+    # to, may be read from it in the same step: loops would read what they have written, and
+    # operators refuse.
+    original = lowering.index_put_impl_
+
+    def index_put_impl_(
+        self: Any, indices: Any, values: Any, accumulate: bool, *rest: Any, **named: Any
+    ) -> Any:
+        if ir.get_device_type(self) == "loom":
+            self.realize()
+            name = self.get_name()
+            indices = [_apart_from(name, index) for index in indices]
+            values = _apart_from(name, values)
+        return original(self, indices, values, accumulate, *rest, **named)
+
+    lowering.index_put_impl_ = index_put_impl_
+
+
+def _apart_from(name: str, operand: Any) -> Any:
+    """The operand, or a copy where it is read from a buffer."""
+    if not isinstance(operand, ir.IRNode):
+        return operand
+    # Loops compute again what is cheap, and operators are given where it lies.
+    lies_there = ir.try_get_name(operand) == name
+    read = ir.Pointwise(
+        device=operand.get_device(),
+        dtype=operand.get_dtype(),
+        inner_fn=operand.make_loader(),
+        ranges=operand.get_size(),
+    )
+    reads_there = name in read.get_read_names()
+    return ir.ExternKernel.copy_input(operand) if lies_there or reads_there else operand
 
 
 def _count_arguments_of_reductions() -> None:
