@@ -47,6 +47,14 @@ def test_no_elements():
     compile_and_compare(lambda x: (x * 2, x.sum(0), x.sum()), torch.randn(0, 7))
 
 
+def test_a_kernel_without_arguments():
+    def function(x):
+        ones = torch.nn.functional.one_hot(x.argmax(0).flatten() % 1, 1)
+        return (x * 7).to(torch.int32) != ones
+
+    compile_and_compare(function, torch.randn(17, 0, 1))
+
+
 def test_one_element_without_dimensions():
     compile_and_compare(lambda x: x.sin() * 2 + 1, torch.randn(()))
     compile_and_compare(lambda x: torch.var_mean(x, 0, correction=0), torch.randn(()))

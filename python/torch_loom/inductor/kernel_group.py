@@ -100,10 +100,11 @@ def _write_launcher(
     code.writeline(f'extern "C" void {function}({_lines(definitions)})')
     with code.indent():
         packed = [a.packed() for a in arguments]
-        code.writeline(f"const LoomKernelArgument arguments[] = {{{_lines(packed)}}};")
+        if packed:  # C++ has no array of none
+            code.writeline(f"const LoomKernelArgument arguments[] = {{{_lines(packed)}}};")
         code.writeline(
-            f'loom_kernel_launch({args.DEVICE}, "{label}", &{function}_run, arguments, '
-            f"{len(arguments)});"
+            f'loom_kernel_launch({args.DEVICE}, "{label}", &{function}_run, '
+            f"{'arguments' if packed else 'nullptr'}, {len(packed)});"
         )
 
 
