@@ -132,7 +132,7 @@ def _apart_from(name: str, operand: Any) -> Any:
     # Loops compute again what is cheap, and operators are given where it lies.
     lies_there = ir.try_get_name(operand) == name
     read = ir.Pointwise(
-        device=operand.get_device(),
+        device=operand.get_device_or_error(),
         dtype=operand.get_dtype(),
         inner_fn=operand.make_loader(),
         ranges=operand.get_size(),
