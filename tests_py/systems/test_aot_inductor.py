@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""AOTInductor: exported programs become packages, which Python and C++ run; the C++ wrapper."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch._inductor import aoti_compile_and_package, aoti_load_package
+
+LOOM = "loom"
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings(
+        r"ignore:`torch.jit.\w+` is deprecated:DeprecationWarning",
+        # run_decompositions copies tree specifications of an old class.
+        r"ignore:`isinstance\(treespec, LeafSpec\)` is deprecated:FutureWarning",
+    ),
+]
+
+
+class Image(nn.Module):
+    """Counts its calls, as batch norm does."""
+
+    def __init__(self):
+        super().__init__()
+        self.features = nn.Sequential(
+            nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2)
+        )
+        self.classes = nn.Linear(8 * 25, 10)
+        # Buffers of up to 8 elements become part of the code, on any device.
+        self.register_buffer("seen", torch.zeros(16, dtype=torch.int64))
+
+    def forward(self, x):
+        self.seen += 1
+        return self.classes(self.features(x).flatten(1))
+
+
+class Text(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(50, 32)
+        layer = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+
+    def forward(self, tokens):
+        return self.encoder(self.embedding(tokens)).mean(1)
+
+
+def image():
+    return Image().eval(), torch.randn(4, 3, 12, 12)
+
+
+def text():
+    return Text().eval(), torch.randint(50, (4, 9))
+
+
+MODELS = pytest.mark.parametrize("make", [image, text])
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+
+
+def export(model, x):
+    batch = torch.export.Dim("batch", min=2, max=256)
+    return torch.export.export(model, (x.to(LOOM),), dynamic_shapes=({0: batch},))
+
+
+def assert_same(actual, expected):
+    assert actual.is_loom
+    torch.testing.assert_close(actual.cpu(), expected, rtol=1e-4, atol=1e-5)
+
+
+@MODELS
+def test_programs_are_packaged(make, tmp_path):
+    model, x = make()
+    program = export(copy.deepcopy(model).to(LOOM), x)
+    path = aoti_compile_and_package(program, package_path=str(tmp_path / "model.pt2"))
+    package = aoti_load_package(path)
+    for inputs in (x, torch.cat([x, x, x])):
+        assert_same(package(inputs.to(LOOM)), model(inputs))
+
+
+def test_programs_are_saved_decomposed_and_packaged_later(tmp_path):
+    model, x = image()
+    program = export(copy.deepcopy(model).to(LOOM), x).run_decompositions()
+    torch.export.save(program, tmp_path / "program.pt2")
+    program = torch.export.load(tmp_path / "program.pt2")
+    path = aoti_compile_and_package(program, package_path=str(tmp_path / "model.pt2"))
+    assert_same(aoti_load_package(path)(x.to(LOOM)), model(x))
+
+
+def test_what_a_model_counts_stays_in_the_package(tmp_path):
+    model, x = image()
+    program = export(copy.deepcopy(model).to(LOOM), x)
+    path = aoti_compile_and_package(program, package_path=str(tmp_path / "model.pt2"))
+    package = aoti_load_package(path)
+    for _ in range(3):
+        package(x.to(LOOM))
+    counter = torch.full((16,), 5, device=LOOM)
+    package.load_constants({"seen": counter}, check_full_update=False, user_managed=True)
+    for _ in range(3):
+        package(x.to(LOOM))
+    assert counter.tolist() == [8] * 16
+
+
+def test_two_models_in_one_package(tmp_path):
+    files, expected = {}, {}
+    for make in (image, text):
+        model, x = make()
+        name = make.__name__
+        expected[name] = (x, model(x))
+        program = export(copy.deepcopy(model).to(LOOM), x)
+        files[name] = torch._inductor.aot_compile(
+            program.module(), (x.to(LOOM),), options={"aot_inductor.package": True}
+        )
+    path = torch._inductor.package.package_aoti(str(tmp_path / "models.pt2"), files)
+    for name, (x, result) in expected.items():
+        package = torch._inductor.package.load_package(path, name)
+        assert_same(package(x.to(LOOM)), result)
+
+
+def test_bfloat16(tmp_path):
+    model, x = text()
+    model = model.bfloat16()
+    program = export(copy.deepcopy(model).to(LOOM), x)
+    path = aoti_compile_and_package(program, package_path=str(tmp_path / "model.pt2"))
+    actual = aoti_load_package(path)(x.to(LOOM))
+    torch.testing.assert_close(actual.cpu(), model(x), rtol=0.05, atol=0.05)
+
+
+@MODELS
+def test_models_train_with_the_c_plus_plus_wrapper(make):
+    model, x = make()
+    models = {"cpu": model.train(), LOOM: copy.deepcopy(model).to(LOOM)}
+    for module in models[LOOM].modules(), models["cpu"].modules():
+        for part in module:
+            if isinstance(part, nn.Dropout):
+                part.p = 0.0
+            if isinstance(part, nn.MultiheadAttention):
+                part.dropout = 0.0
+    losses = {}
+    with torch._inductor.config.patch(cpp_wrapper=True):
+        for device, run in (("cpu", models["cpu"]), (LOOM, torch.compile(models[LOOM]))):
+            optimizer = torch.optim.SGD(models[device].parameters(), lr=0.01)
+            for _ in range(3):
+                optimizer.zero_grad()
+                loss = run(x.to(device)).square().mean()
+                loss.backward()
+                optimizer.step()
+            losses[device] = loss.detach().cpu()
+    torch.testing.assert_close(losses[LOOM], losses["cpu"], rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.limit(
+    "custom operators with a device among their arguments, in packages: PyTorch's runtime "
+    "replaces it by one of its own"
+)
+def test_custom_operators_that_take_a_device(tmp_path):
+    @torch.library.custom_op("loom_systems::ones_on", mutates_args=())
+    def ones_on(x: torch.Tensor, device: torch.device) -> torch.Tensor:
+        return torch.ones(x.shape, device=device)
+
+    @ones_on.register_fake
+    def _(x, device):
+        return torch.empty(x.shape, device=device)
+
+    class Ones(nn.Module):
+        def forward(self, x):
+            return ones_on(x, x.device) + x
+
+    program = torch.export.export(Ones(), (torch.ones(3, device=LOOM),))
+    with pytest.raises(Exception, match="has a device as an argument"):
+        aoti_compile_and_package(program, package_path=str(tmp_path / "model.pt2"))
+
+
+@pytest.mark.limit(
+    "integer division on the cpu in a compiled graph with tensors of loom, with the C++ wrapper: "
+    "both note a division by zero in one variable"
+)
+def test_integer_division_on_the_cpu_beside_loom():
+    numbers = torch.arange(1, 100)
+
+    def function(x, a):
+        return x + 1, a // (a + 1)
+
+    with (
+        torch._inductor.config.patch(cpp_wrapper=True),
+        pytest.raises(Exception, match="integer division on the cpu"),
+    ):
+        torch.compile(function)(torch.ones(3, device=LOOM), numbers)
