@@ -153,3 +153,8 @@ def accumulate_constants(x):
 @pytest.mark.parametrize("function", [rotate, accumulate, accumulate_constants])
 def test_values_are_scattered_as_they_were_before(function):
     compile_and_compare(function, torch.arange(1000.0))
+
+
+def test_processors_without_vectors():
+    with torch._inductor.config.patch({"cpp.simdlen": 1}):
+        compile_and_compare(lambda x: torch.where(x > 0, x.exp(), 1.0).sum(1), randn(30, 50))

@@ -13,6 +13,7 @@
 #include <immintrin.h>
 #endif
 
+#if INDUCTOR_USE_VECTOR_TYPES()  // there are no vectors elsewhere
 namespace loom_kernel {
 
 #if defined(LOOM_KERNEL_HAS_MASKS)
@@ -91,3 +92,4 @@ void store_mask(const Vector& values, bool* to, std::int64_t size) {
 }
 
 }  // namespace loom_kernel
+#endif
