@@ -155,6 +155,19 @@ def _expected(i):
     return ((100, float(i)), (100, 2.0 * i + 1), (99, float(i)))
 
 
+def test_an_input_of_the_host_that_nothing_reads(replays):
+    def double(x, host):
+        (x + 1).copy_(host)
+        return x * 2
+
+    function = torch.compile(double, mode=MODE, fullgraph=True)
+    hosts = [torch.ones(()) for _ in range(5)]  # each at a place of its own
+    for host in hosts:
+        x = torch.randn(30)
+        assert_equal(function(x.to("loom"), host), x * 2)
+    assert replays
+
+
 def test_training_steps_are_replayed(replays):
     model = nn.Sequential(nn.Linear(20, 64), nn.BatchNorm1d(64), nn.Tanh(), nn.Linear(64, 3))
     on_loom = copy.deepcopy(model).to("loom")

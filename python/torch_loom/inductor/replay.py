@@ -173,7 +173,8 @@ class _Capture:
         if self._stream is not None:
             stream.wait_stream(self._stream)
         for own in self._own.values():
-            own.record_stream(stream)  # which may be behind when the capture is dropped
+            if own.device.type == "loom":
+                own.record_stream(stream)  # which may be behind when the capture is dropped
         self._stream = stream
 
 
