@@ -6,11 +6,17 @@ from typing import Any
 
 import sympy
 from torch._inductor import config, ir
-from torch._inductor.codegen.cpp import CppKernelProxy, OuterLoopFusedKernel, ParallelDepth
+from torch._inductor.codegen.cpp import (
+    BracesBuffer,
+    CppKernelProxy,
+    OuterLoopFusedKernel,
+    ParallelDepth,
+)
 from torch._inductor.codegen.cpp_utils import cexpr_index
 from torch._inductor.utils import sympy_product
 from torch._inductor.virtualized import V
 
+from .accumulators import UnrolledLoop, unroll, write_steps
 from .blocks import BlockLoop, trips_of
 from .vector_functions import LoomTile2DKernel, LoomVecKernel
 
@@ -42,6 +48,7 @@ class LoomKernelProxy(CppKernelProxy):
     tile2d_kernel_cls = LoomTile2DKernel
     parts = 1
     serial = False
+    unrolled: UnrolledLoop | None = None
 
     def codegen_nodes(self, nodes: list[Any]) -> None:
         # Scattered elements may be written twice: the order decides, so one block writes them all.
@@ -52,6 +59,17 @@ class LoomKernelProxy(CppKernelProxy):
         self.parts = 1 if self.serial else _parts(var_sizes_list)
         with config.patch(self._cut_into_parts()):
             super().codegen_functions(fn_list, var_sizes_list)
+        assert self.loop_nest is not None
+        if getattr(self.kernels[0], "accumulators", ()):
+            self.unrolled = unroll(self.loop_nest.loops[-1])
+            self.loop_nest.loops[-1] = self.unrolled
+
+    def gen_body(self, code: BracesBuffer | None = None) -> None:
+        assert code is not None
+        if self.unrolled is None:
+            super().gen_body(code)
+        else:
+            write_steps(code, self.unrolled, self.kernels[0], super().gen_body)
 
     def decide_parallel_depth(
         self, max_parallel_depth: ParallelDepth, threads: int
@@ -89,6 +107,8 @@ class LoomKernelProxy(CppKernelProxy):
         if depth.parallel_depth == 0:
             return
         end = depth.start_depth + depth.parallel_depth
+        if self.unrolled in loop_nest.loops[depth.start_depth : end]:
+            self.unrolled = None  # it becomes a loop of blocks
         shared = BlockLoop.share(loop_nest.loops[depth.start_depth : end])
         loop_nest.loops[depth.start_depth : end] = shared
         if shared[0].is_reduction:

@@ -9,10 +9,11 @@ from torch._inductor import config
 from torch._inductor.codegen.cpp import (
     CppTile2DKernel,
     CppTile2DOverrides,
-    CppVecKernel,
     CppVecOverrides,
 )
 from torch._inductor.codegen.cpp_utils import CppCSEVariable
+
+from .accumulators import AccumulatingVecKernel
 
 __all__ = ["LoomTile2DKernel", "LoomVecKernel"]
 
@@ -52,7 +53,7 @@ def _by_formula(name: str, expression: Callable[[Any], Any]) -> Callable[[Any], 
     return call
 
 
-class LoomVecKernel(CppVecKernel):
+class LoomVecKernel(AccumulatingVecKernel):
     """Loops over vectors."""
 
     overrides = _LoomVecOverrides
