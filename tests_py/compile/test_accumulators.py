@@ -72,3 +72,22 @@ def test_sizes_that_are_symbols():
 def test_rows_have_several_accumulators():
     _, code = run_and_get_code(torch.compile(reduce_rows), to(torch.randn(5, 512), LOOM))
     assert "_vec_3" in code[0]
+
+
+@pytest.mark.parametrize("shape", [(3, 20000), (3, 70001), (70001, 37)])
+def test_variances(shape):
+    x = 3 + torch.randn(shape)
+    dim = int(shape[1] > shape[0])
+    compile_and_compare(lambda x: torch.var_mean(x, dim), x)
+
+
+def test_a_batch_is_normalized():
+    x = torch.randn(8, 20, 56, 57)
+    norm = torch.nn.functional.batch_norm
+    compile_and_compare(
+        lambda x, m, v: norm(x, m, v, training=True), x, torch.zeros(20), torch.ones(20)
+    )
+    x = x.to(memory_format=torch.channels_last)
+    compile_and_compare(
+        lambda x, m, v: norm(x, m, v, training=True), x, torch.zeros(20), torch.ones(20)
+    )

@@ -19,7 +19,7 @@ __all__ = ["AccumulatingVecKernel", "UnrolledLoop", "unroll", "write_steps"]
 
 # As many as hide the latency of an addition behind loads, of which two begin in a cycle.
 _ACCUMULATORS = 4
-_TYPES = ("sum", "max", "min", "prod")
+_TYPES = ("sum", "max", "min", "prod", "welford_reduce")
 
 
 class AccumulatingVecKernel(CppVecKernel):
@@ -44,7 +44,8 @@ class AccumulatingVecKernel(CppVecKernel):
         is_tile = hasattr(self, "codegen_inner_loops")
         if not is_plain or is_tile or self.tail_size is not None:
             return False
-        if self.need_use_acc_helper(reduction_type, dtype, False):
+        # Long sums have their accumulators in an object, which adds them in cascades.
+        if reduction_type == "sum" and self.need_use_acc_helper(reduction_type, dtype, False):
             return False
         step = self.tiling_factor if self.tiling_idx == len(self.ranges) - 1 else 1
         short = 2 * _ACCUMULATORS * step
