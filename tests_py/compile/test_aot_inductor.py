@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """AOTInductor: models compiled into packages, which run without the compiler."""
 
+import copy
 import shutil
 import threading
 import zipfile
@@ -231,6 +232,15 @@ def test_constants_that_the_user_keeps(net):
     assert_equal(net(x.to(LOOM)), eager(x, scale=torch.full((12,), 3.0)))
 
 
+def test_constants_that_the_user_keeps_elsewhere(net, capfd):
+    for wrong in (torch.ones(12, device="loom:1"), torch.ones(7, device=LOOM)):
+        with pytest.raises(RuntimeError):
+            net.load_constants({"scale": wrong}, check_full_update=False, user_managed=True)
+    errors = capfd.readouterr().err
+    assert "expected scale on loom:0, got a tensor on loom:1" in errors
+    assert "expected scale of shape [12], got a tensor of shape [7]" in errors
+
+
 def test_transposed_constants_are_laid_out_as_they_were(net):
     x, weight = torch.randn(5, 4, 8), torch.randn(16, 12).t()
     net.load_constants({"linear.weight": weight.to(LOOM)}, check_full_update=False)
@@ -276,10 +286,11 @@ def test_constants_are_folded_when_the_package_is_loaded(tmp_path):
 
 
 @pytest.mark.slow
-def test_weights_beside_the_library(tmp_path):
+def test_weights_beside_the_library(tmp_path, capfd):
     x = torch.randn(5, 4, 8)
     torch.manual_seed(0)
-    program = torch.export.export(Net().to(LOOM), (x.to(LOOM),))
+    expected = Net()
+    program = torch.export.export(copy.deepcopy(expected).to(LOOM), (x.to(LOOM),))
     options = {
         "aot_inductor.package": True,
         "aot_inductor.package_constants_in_so": False,
@@ -287,7 +298,14 @@ def test_weights_beside_the_library(tmp_path):
     }
     files = torch._inductor.aot_compile(program.module(), (x.to(LOOM),), options=options)
     torch.export.pt2_archive._package.package_pt2(tmp_path / "net.pt2", aoti_files=files)
-    net = torch._inductor.aoti_load_package(tmp_path / "net.pt2")
+    load = torch.export.pt2_archive._package.load_pt2
+    empty = load(tmp_path / "net.pt2").aoti_runners["model"]
+    with pytest.raises(RuntimeError):
+        empty(x.to(LOOM))
+    assert "expected load_constants() before the first run" in capfd.readouterr().err
+    empty.load_constants(expected.state_dict(), check_full_update=True, allow_h2d_copy=True)
+    assert_equal(empty(x.to(LOOM)), eager(x))
+    net = load(tmp_path / "net.pt2", load_weights_from_disk=True).aoti_runners["model"]
     assert_equal(net(x.to(LOOM)), eager(x))
 
 
@@ -334,10 +352,26 @@ def test_a_custom_operator_with_a_device_is_refused_by_name(tmp_path):
         package(lambda x: ones_on(x, LOOM) + x, torch.ones(3, device=LOOM), path=tmp_path)
 
 
-def test_weights_in_a_file_of_their_own_are_refused_by_name(tmp_path):
-    options = {"aot_inductor.package_constants_on_disk_format": "binary_blob"}
-    with pytest.raises(Exception, match="binary_blob"):
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"aot_inductor.package_constants_on_disk_format": "binary_blob"},
+        {"aot_inductor.package_cpp_only": True, "aot_inductor.dynamic_linkage": False},
+    ],
+    ids=["binary_blob", "dynamic_linkage"],
+)
+def test_other_ways_of_packaging_are_refused_by_name(tmp_path, options, request):
+    with pytest.raises(Exception, match=f"aot_inductor.*{request.node.callspec.id}.* loom"):
         compile_net(tmp_path / "net.pt2", **options)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:Loading outdated")
+def test_a_package_of_sources_is_compiled_where_it_is_loaded(tmp_path):
+    path = compile_net(tmp_path / "net.pt2", **{"aot_inductor.package_cpp_only": True})
+    net = torch._inductor.aoti_load_package(path)
+    x = torch.randn(5, 4, 8)
+    assert_equal(net(x.to(LOOM)), eager(x))
 
 
 @pytest.mark.parametrize("device", ["cpu", "loom:1"])

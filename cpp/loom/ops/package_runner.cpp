@@ -84,6 +84,9 @@ PackageRunner::PackageRunner(void* opened, const std::string& library, std::size
   update_constant_buffer_func_ =
       function_of<decltype(update_constant_buffer_func_)>(opened, "loom_package_update_constants");
   update_constant_buffer_from_cpu_func_ = update_constant_buffer_func_;
+  update_user_managed_constant_buffer_func_ =
+      function_of<decltype(update_user_managed_constant_buffer_func_)>(
+          opened, "loom_package_lend_constants");
   update_inactive_constant_buffer_func_ =
       function_of<decltype(update_inactive_constant_buffer_func_)>(
           opened, "loom_package_update_inactive_constants");

@@ -50,6 +50,7 @@ class LoomCppWrapper(CppWrapperCpu):
             self.header.writeline("from torch_loom import _C")
             self.header.writeline("_C._make_symbols_global()")
         super().write_header()
+        self.header.writeline(_headers())
 
     def _define_kernel_helper(
         self,
@@ -62,7 +63,7 @@ class LoomCppWrapper(CppWrapperCpu):
         # First: it renames a variable in what it includes, which kernels of the cpu include, too.
         if not self.kernel_declarations:
             self.kernel_declarations.writeline(INCLUDE)
-            self.kernel_declarations.writeline(f"// headers: {headers_hash()}")
+            self.kernel_declarations.writeline(_headers())
         if INCLUDE not in kernel_body:
             kernel_body = _without_divisions(kernel_name, kernel_body)
         super()._define_kernel_helper(kernel_name, kernel_body, metadata, gpu, cpp_definition)
@@ -87,7 +88,11 @@ class LoomCppWrapper(CppWrapperCpu):
 
     def _write_aoti_interface_header(self) -> None:
         super()._write_aoti_interface_header()
-        self.header.splice("#include <torch_loom/package.h>\n")
+        weights = str(config.aot_inductor.package_constants_in_so).lower()
+        self.header.writeline(
+            f"namespace loom_package {{ inline constexpr bool kHasWeights = {weights}; }}"
+        )
+        self.header.writeline("#include <torch_loom/package.h>")
 
     def codegen_model_constructor(self) -> None:
         # The runtime in the library would place constants in memory of the host: loom's runner
@@ -108,6 +113,11 @@ class LoomCppWrapper(CppWrapperCpu):
                 expected = "loom_package::Device{aoti_torch_device_type_cpu(), 0}"
             self.prefix.writeline_aot(f"loom_package::check_input({number}, {name}, {expected});")
 
+    def _write_constants_unpacking(self) -> None:
+        if not config.aot_inductor.package_constants_in_so:
+            self.prefix.writeline_aot("loom_package::check_loaded(*constants_);")
+        super()._write_constants_unpacking()
+
     def generate_fallback_kernel_with_runtime_lookup_aot(
         self, op_overload: Any, raw_args: Any, *args: Any
     ) -> None:
@@ -117,6 +127,11 @@ class LoomCppWrapper(CppWrapperCpu):
                 "replace by one of their own. Make the tensor before, or call it outside"
             )
         super().generate_fallback_kernel_with_runtime_lookup_aot(op_overload, raw_args, *args)
+
+
+def _headers() -> str:
+    """A line for each source, whose text is its key in caches: other headers make other code."""
+    return f"// headers: {headers_hash()}"
 
 
 def _without_divisions(name: str, source: str) -> str:

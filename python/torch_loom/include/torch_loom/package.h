@@ -4,12 +4,15 @@
 // What a graph that is compiled ahead of time has beside PyTorch's runtime for such libraries,
 // which knows no loom: constants in the device's memory, and checks of where inputs lie. It becomes
 // part of the library in a package; libtorch_loom's runner (loom/ops/package_runner.h) calls the
-// functions at the end. Thread: as the runtime's functions of the same purpose.
+// functions at the end. The generated code says before whether the library holds the weights,
+// loom_package::kHasWeights. Thread: as the runtime's functions of the same purpose.
 
 #include <torch/csrc/inductor/aoti_runtime/model_container.h>
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <unordered_map>
@@ -48,12 +51,16 @@ inline std::string name_of(Device device) {
   return "loom:" + std::to_string(device.index);
 }
 
-/// An input on another device would be read where its values are not.
-inline void check_input(std::int64_t number, AtenTensorHandle tensor, Device expected) {
+/// A tensor on another device would be read where its values are not.
+inline void check_device(const std::string& what, AtenTensorHandle tensor, Device expected) {
   const Device found = device_of(tensor);
   if (found.type == expected.type && (found.index == expected.index || found.index < 0)) return;
-  throw std::runtime_error("package: expected input " + std::to_string(number) + " on " +
-                           name_of(expected) + ", got a tensor on " + name_of(found));
+  throw std::runtime_error("package: expected " + what + " on " + name_of(expected) +
+                           ", got a tensor on " + name_of(found));
+}
+
+inline void check_input(std::int64_t number, AtenTensorHandle tensor, Device expected) {
+  check_device("input " + std::to_string(number), tensor, expected);
 }
 
 /// Tensors that belong to nobody yet.
@@ -109,17 +116,6 @@ class Constants final : public AOTInductorModel {
                : loom(device);
   }
 
- private:
-  AtenTensorHandle view(std::int64_t id, std::uint8_t* bytes) {
-    AtenTensorHandle tensor = nullptr;
-    AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch_create_tensor_from_blob_v2(
-        bytes, static_cast<std::int64_t>(constant_ndim(id)), constant_shape(id),
-        constant_stride(id), constant_offset(id), constant_dtype(id), aoti_torch_device_type_cpu(),
-        0, &tensor, constant_layout(id), opaque_metadata(id),
-        static_cast<std::int64_t>(opaque_metadata_size(id))));
-    return tensor;
-  }
-
   /// Generated kernels read as many elements as the constant had, of its dtype.
   void check_geometry(std::int64_t id, AtenTensorHandle tensor) {
     std::int64_t dim = 0;
@@ -137,6 +133,17 @@ class Constants final : public AOTInductorModel {
                              text(found) + (found == expected ? " and of another dtype" : ""));
   }
 
+ private:
+  AtenTensorHandle view(std::int64_t id, std::uint8_t* bytes) {
+    AtenTensorHandle tensor = nullptr;
+    AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch_create_tensor_from_blob_v2(
+        bytes, static_cast<std::int64_t>(constant_ndim(id)), constant_shape(id),
+        constant_stride(id), constant_offset(id), constant_dtype(id), aoti_torch_device_type_cpu(),
+        0, &tensor, constant_layout(id), opaque_metadata(id),
+        static_cast<std::int64_t>(opaque_metadata_size(id))));
+    return tensor;
+  }
+
   static std::string text(const std::vector<std::int64_t>& sizes) {
     std::string result = "[";
     for (const std::int64_t size : sizes) {
@@ -150,7 +157,26 @@ inline AOTInductorModelContainer& container_of(AOTInductorModelContainerHandle h
   return *reinterpret_cast<AOTInductorModelContainer*>(handle);
 }
 
+/// For which device containers were made: the runtime keeps it to itself.
+class DeviceIndices {
+ public:
+  static void set(const AOTInductorModelContainer& container, std::int32_t device) {
+    const std::lock_guard lock(mutex_);
+    indices_[&container] = device;
+  }
+  static std::int32_t get(const AOTInductorModelContainer& container) {
+    const std::lock_guard lock(mutex_);
+    return indices_.at(&container);
+  }
+
+ private:
+  inline static std::mutex mutex_;
+  inline static std::unordered_map<const AOTInductorModelContainer*, std::int32_t> indices_;
+};
+
 inline void load(AOTInductorModelContainer& container, std::int32_t device) {
+  DeviceIndices::set(container, device);
+  if constexpr (!kHasWeights) return;
   OwnedHandles made;
   Constants().copy_to(device, made);
   loom_kernel_synchronize(device);  // runs of all streams read them
@@ -161,24 +187,48 @@ inline void load(AOTInductorModelContainer& container, std::int32_t device) {
 /// not in use gets what is not given from the other one.
 inline void update(AOTInductorModelContainer& container, const Handles& given, bool use_inactive,
                    bool validate) {
-  Constants constants;
   if (validate) container.assert_all_constants(given);
+  Constants constants;
+  const std::int32_t device = DeviceIndices::get(container);
   const Handles active = container.extract_constants_map(false);
   OwnedHandles made;
-  std::int32_t device = 0;
   for (std::size_t i = 0; i < constants.num_constants(); ++i) {
     const auto id = static_cast<std::int64_t>(i);
-    const auto old = active.find(constants.constant_original_fqn(id));
-    if (constants.constant_from_folded(id) || old == active.end()) continue;
-    const Device place = device_of(old->second);
-    if (place.type != aoti_torch_device_type_cpu()) device = place.index;
-    const auto found = given.find(constants.constant_name(id));
-    if (found == given.end() && !use_inactive) continue;
-    const AtenTensorHandle from = found == given.end() ? old->second : found->second;
-    made.add(constants.constant_name(id), constants.copy(id, from, place));
+    auto from = given.find(constants.constant_name(id));
+    if (from == given.end()) {
+      from = active.find(constants.constant_original_fqn(id));
+      if (!use_inactive || from == active.end()) continue;
+    }
+    const Device place = constants.place(id, device);
+    made.add(constants.constant_name(id), constants.copy(id, from->second, place));
   }
   loom_kernel_synchronize(device);  // other streams may read the old ones, and will the new ones
   container.update_constant_buffer(made.release(), use_inactive, false);
+}
+
+/// Puts the given tensors themselves in the place of constants.
+inline void lend(AOTInductorModelContainer& container, const Handles& given, bool use_inactive,
+                 bool validate) {
+  Constants constants;
+  const std::int32_t device = DeviceIndices::get(container);
+  for (std::size_t i = 0; i < constants.num_constants(); ++i) {
+    const auto id = static_cast<std::int64_t>(i);
+    const auto from = given.find(constants.constant_name(id));
+    if (from == given.end()) continue;
+    constants.check_geometry(id, from->second);
+    check_device(constants.constant_original_fqn(id), from->second, constants.place(id, device));
+  }
+  container.update_constant_buffer(given, use_inactive, validate, /*user_managed=*/true);
+}
+
+/// A package without weights is given them before its first run.
+inline void check_loaded(const std::vector<ConstantHandle>& constants) {
+  for (const ConstantHandle& constant : constants) {
+    if (constant.get() != nullptr) continue;
+    throw std::runtime_error(
+        "package: expected load_constants() before the first run, since the weights are not in "
+        "the package's library");
+  }
 }
 
 }  // namespace loom_package
@@ -189,23 +239,32 @@ extern "C" {
 AOTI_API std::int64_t loom_package_interface() { return 1; }
 
 AOTI_API AOTIRuntimeError loom_package_load_constants(AOTInductorModelContainerHandle container,
-                                                      std::int32_t device){
-    CONVERT_EXCEPTION_TO_ERROR_CODE({
-      loom_package::load(loom_package::container_of(container), device);
-    })}
+                                                      std::int32_t device) {
+  CONVERT_EXCEPTION_TO_ERROR_CODE(
+      { loom_package::load(loom_package::container_of(container), device); });
+}
 
-AOTI_API AOTIRuntimeError
-    loom_package_update_constants(AOTInductorModelContainerHandle container,
-                                  AOTInductorConstantMapHandle constants, bool use_inactive,
-                                  bool validate){CONVERT_EXCEPTION_TO_ERROR_CODE({
-      const auto& given = *reinterpret_cast<const loom_package::Handles*>(constants);
-      loom_package::update(loom_package::container_of(container), given, use_inactive, validate);
-    })}
+AOTI_API AOTIRuntimeError loom_package_update_constants(AOTInductorModelContainerHandle container,
+                                                        AOTInductorConstantMapHandle constants,
+                                                        bool use_inactive, bool validate) {
+  CONVERT_EXCEPTION_TO_ERROR_CODE({
+    const auto& given = *reinterpret_cast<const loom_package::Handles*>(constants);
+    loom_package::update(loom_package::container_of(container), given, use_inactive, validate);
+  });
+}
 
-AOTI_API AOTIRuntimeError
-    loom_package_update_inactive_constants(AOTInductorModelContainerHandle container,
-                                           AOTInductorConstantMapHandle constants) {
+AOTI_API AOTIRuntimeError loom_package_update_inactive_constants(
+    AOTInductorModelContainerHandle container, AOTInductorConstantMapHandle constants) {
   return loom_package_update_constants(container, constants, true, true);
+}
+
+AOTI_API AOTIRuntimeError loom_package_lend_constants(AOTInductorModelContainerHandle container,
+                                                      AOTInductorConstantMapHandle constants,
+                                                      bool use_inactive, bool validate) {
+  CONVERT_EXCEPTION_TO_ERROR_CODE({
+    const auto& given = *reinterpret_cast<const loom_package::Handles*>(constants);
+    loom_package::lend(loom_package::container_of(container), given, use_inactive, validate);
+  });
 }
 
 }  // extern "C"
