@@ -13,6 +13,8 @@ def randn(*size, dtype=torch.float32):
     return torch.randn(*size).to(dtype)
 
 
+INTEGERS = torch.arange(8000).reshape(40, 200) % 77
+
 FUNCTIONS = {
     "pointwise": (lambda x, y: torch.relu(x * 2 + y), [randn(64, 100), randn(64, 100)]),
     "pointwise_of_many_blocks": (lambda x: (x.sin() + 2).sqrt(), [randn(300001)]),
@@ -59,6 +61,7 @@ FUNCTIONS = {
         [randn(30, 5), torch.randint(30, (200, 5)), randn(200, 5)],
     ),
     "cat": (lambda x, y: torch.cat([x * 2, y, x[:, :3]], 1), [randn(10, 20), randn(10, 7)]),
+    "pad_of_comparisons": (lambda x: F.pad(x > 9, (0, 0, 0, 3)).long() * 2, [INTEGERS]),
     "pad": (lambda x: F.pad(x, (1, 2, 3, 0), value=3.0) * 2, [randn(4, 6, 8)]),
     "split_and_stack": (
         lambda x: torch.stack([p.relu() for p in x.split(5, 1)]),

@@ -12,6 +12,7 @@ from torch._inductor.codegen.cpp import (
     CppVecOverrides,
 )
 from torch._inductor.codegen.cpp_utils import CppCSEVariable
+from torch._inductor.virtualized import V
 
 from .accumulators import AccumulatingVecKernel
 
@@ -26,12 +27,34 @@ class _LoomVecOverrides(CppVecOverrides):
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         return _with_formulas(super().__new__(cls, *args, **kwargs))
 
+    @staticmethod
+    def masked(mask: Any, body: Callable[[], Any], other: Any) -> Any:
+        return CppVecOverrides.masked(mask, _masks_of_floats(body), other)
+
 
 class _LoomTile2DOverrides(CppTile2DOverrides):
     """The same for tiles, whose indices are expressions of their own."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         return _with_formulas(super().__new__(cls, *args, **kwargs))
+
+    masked = _LoomVecOverrides.masked
+
+
+def _masks_of_floats(body: Callable[[], Any]) -> Callable[[], Any]:
+    # Inductor makes the other value of masked booleans a mask for float32, whatever was compared:
+    # of int64 this one would be of another type, which is no C++.
+    def make() -> Any:
+        result = body()
+        if result.dtype != torch.bool or not result.is_vec:
+            return result
+        mask = V.kernel.cse.generate(
+            V.kernel.compute, V.kernel._get_mask_cast(result, torch.float32)
+        )
+        mask.dtype, mask.is_vec = torch.bool, True
+        return mask
+
+    return make
 
 
 def _with_formulas(overrides: Any) -> Any:
