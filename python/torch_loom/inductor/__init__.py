@@ -18,10 +18,17 @@ __all__ = ["register"]
 def register() -> None:
     """Tell Inductor of loom. Called by Inductor's own registration; once is enough."""
     try:
-        from . import decisions, operators, reduce_overhead, registration
+        from . import (
+            decisions,
+            flex_attention,
+            operators,
+            reduce_overhead,
+            registration,
+        )
 
         decisions.apply()
         operators.lower()
+        flex_attention.apply()
         reduce_overhead.apply()
         registration.apply()
     except AttributeError as error:  # which Inductor would take for a backend without one
