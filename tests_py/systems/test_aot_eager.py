@@ -2,6 +2,7 @@
 """torch.compile without code generation (eager, aot_eager), torch.export, graph breaks."""
 
 import copy
+import gc
 
 import pytest
 import torch
@@ -163,6 +164,16 @@ def streams_and_events(x):
     return y + 1
 
 
+def streams_by_the_functions_of_loom(x):
+    side = torch.loom.Stream()
+    side.wait_stream(torch.loom.current_stream())
+    with torch.loom.stream(side):
+        y = x * 2
+        done = side.record_event()
+    torch.loom.current_stream().wait_event(done)
+    return y + 1
+
+
 WITHOUT_BREAK = {
     "model": lambda x: torch.softmax(x @ x.T, -1),
     "moves": lambda x: x.cpu().to("loom:1").to(x.device) + x.loom(),
@@ -171,6 +182,7 @@ WITHOUT_BREAK = {
     "available": lambda x: x + torch.loom.device_count() if torch.loom.is_available() else x,
     "accelerator": lambda x: x + 1 if torch.accelerator.is_available() else x,
     "streams and events": streams_and_events,
+    "streams of loom": streams_by_the_functions_of_loom,
 }
 
 
@@ -187,23 +199,17 @@ def test_these_break_no_graph(name):
     torch.testing.assert_close(result, function(x))
 
 
-@pytest.mark.limit("torch.loom's own stream functions end a graph: dynamo knows them by name")
-@pytest.mark.filterwarnings("ignore:Dynamo does not know how to trace the builtin:UserWarning")
-def test_streams_by_the_functions_of_loom_end_a_graph():
-    side = torch.loom.Stream()
-
+def test_the_default_stream_ends_a_graph():
     def function(x):
-        side.wait_stream(torch.loom.current_stream())
-        with torch.loom.stream(side):
-            y = x * 2
-        torch.loom.current_stream().wait_stream(side)
+        y = x * 2
+        default = torch.loom.default_stream()
+        torch.loom.current_stream().wait_stream(default)
         return y + 1
 
     x = torch.randn(3, 3, device=LOOM)
-    assert torch._dynamo.explain(function)(x).graph_break_count > 0
+    assert torch._dynamo.explain(function)(x).graph_break_count == 1
     torch._dynamo.reset()
     assert torch.equal(torch.compile(function, backend="aot_eager")(x), function(x))
-    assert torch.loom.current_stream() == torch.loom.default_stream()
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -275,3 +281,44 @@ def test_checkpoints_inside_a_compiled_function():
     expected = torch.autograd.grad(run(x), x)
     compiled = torch.compile(run, backend="aot_eager", fullgraph=True)
     torch.testing.assert_close(torch.autograd.grad(compiled(x), x), expected)
+
+
+class Choosing(nn.Module):
+    """Has a shape and a branch that depend on values."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(6, 4)
+
+    def forward(self, x):
+        kept = x[x[:, 0] > 0]
+        if kept.sum().item() > -1e9:
+            kept = kept * 2
+        return self.linear(kept)
+
+
+@pytest.mark.filterwarnings(
+    "ignore:Exception ignored in. <_io.FileIO:pytest.PytestUnraisableExceptionWarning"
+)
+def test_draft_exports_say_what_they_assume(tmp_path):
+    model, x = Choosing().to(LOOM), torch.randn(8, 6, device=LOOM)
+    program = torch.export.draft_export(model, (x,))
+    assert program._report.failures
+    torch.export.save(program, tmp_path / "program.pt2")
+    for p in (program, torch.export.load(tmp_path / "program.pt2")):
+        result = p.module()(x)
+        assert result.is_loom
+        torch.testing.assert_close(result, model(x))
+    gc.collect()  # PyTorch leaves a log of its own to be closed
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_exported_programs_are_decomposed_saved_and_compiled(strict, tmp_path):
+    model, x = Transformer().to(LOOM).eval(), torch.randn(3, 7, 16, device=LOOM)
+    program = torch.export.export(model, (x,), strict=strict).run_decompositions()
+    torch.export.save(program, tmp_path / "program.pt2")
+    loaded = torch.export.load(tmp_path / "program.pt2").module()
+    expected = model(x)
+    torch.testing.assert_close(loaded(x), expected, rtol=1e-4, atol=1e-5)
+    compiled = torch.compile(loaded, fullgraph=True)
+    torch.testing.assert_close(compiled(x), expected, rtol=1e-4, atol=1e-5)

@@ -22,6 +22,11 @@ def _answer_dynamo() -> None:
         without="torch.compile(..., backend='aot_eager') needs none of it",
         patches={
             "torch._dynamo.device_interface": ".inductor.interface:register",
+            "torch._dynamo.trace_rules": ".inductor.stream_functions:name",
+            "torch._dynamo.variables.torch": ".inductor.stream_functions:follow",
+            "torch._dynamo.variables.user_defined": ".inductor.stream_functions:create",
+            "torch._functorch._aot_autograd.graph_compile": ".inductor.stream_functions:keep_saved",
+            "torch._functorch._aot_autograd.streams": ".inductor.stream_functions:estimate",
             "torch._inductor.decomposition": ".inductor.operators:keep",
             "torch._inductor.compile_fx": ".inductor.without_compiler:apply",
         },
@@ -56,6 +61,8 @@ def _keep_from_dynamo() -> None:
         streams.default_stream,
         streams.set_stream,
         streams.stream,
+        streams.Stream.__new__,
+        streams.Event.__new__,
         streams._wrap,
         context.__init__,
         context.__enter__,
@@ -73,6 +80,14 @@ def _keep_from_dynamo() -> None:
         random.seed_all,
         random.initial_seed,
     ]
+    # What is followed where it is called, by name.
+    followed = (
+        streams.current_stream,
+        streams.stream,
+        streams.Stream.__new__,
+        streams.Event.__new__,
+    )
     for function in functions:
-        function._torchdynamo_disable = True
+        if function not in followed:
+            function._torchdynamo_disable = True
         eval_frame.set_code_exec_strategy(function.__code__, skip)

@@ -24,6 +24,7 @@ def register() -> None:
             operators,
             reduce_overhead,
             registration,
+            stream_order,
         )
 
         decisions.apply()
@@ -31,6 +32,7 @@ def register() -> None:
         flex_attention.apply()
         reduce_overhead.apply()
         registration.apply()
+        stream_order.apply()
     except AttributeError as error:  # which Inductor would take for a backend without one
         raise ImportError(
             f"torch-loom: torch.compile of this torch does not suit loom: {error}"

@@ -13,6 +13,7 @@ from torch._inductor.utils import BoxedBool
 from torch._inductor.virtualized import V
 
 from .replay import Replays
+from .stream_functions import has_synchronisation
 
 __all__ = ["apply"]
 
@@ -33,6 +34,9 @@ def _with_loom(original: Callable[[Any], str | None]) -> Callable[[Any], str | N
         devices = {device for device in nodes_by_device if device.type != "meta"}
         if not any(device.type == "loom" for device in devices):
             return original(nodes_by_device)
+        # An event that a capture records is one of the graph, not the one that others wait for.
+        if has_synchronisation(V.graph.module):
+            return cudagraph_utils.format_default_skip_message("streams or events")
         if len(devices) == 1:
             return _why_inputs_must_stay()
         names = ", ".join(sorted(str(device) for device in devices))

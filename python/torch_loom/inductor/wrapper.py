@@ -10,6 +10,7 @@ from typing import Any
 from torch._inductor.codegen.wrapper import PythonWrapperCodegen, SubgraphPythonWrapperCodegen
 from torch._inductor.virtualized import V
 
+from . import stream_order
 from .kernel_group import INCLUDE
 
 __all__ = ["LoomSubgraphWrapper", "LoomWrapper", "check_reads_no_loom"]
@@ -42,6 +43,13 @@ class _LoomCalls(PythonWrapperCodegen):
         super()._generate_kernel_call_helper(
             kernel_name, call_args, device=device, triton=triton, **kwargs
         )
+
+    def generate_return(self, output_refs: list[str]) -> None:
+        side_streams = stream_order.side_streams()
+        if side_streams:
+            results = "".join(f"{ref}, " for ref in output_refs)
+            self.wrapper_call.writeline(f"stream_calls.leave({side_streams}, ({results}))")
+        super().generate_return(output_refs)
 
     def make_allocation(
         self,
@@ -99,6 +107,7 @@ class LoomWrapper(_LoomCalls):
 
     def write_header(self) -> None:
         super().write_header()
+        self.imports.writeline("from torch_loom.inductor import stream_calls")
         self.imports.writeline("from torch_loom.inductor.kernel_cache import loom_kernel")
         self.header.writeline(
             "loom_devices = [device('loom', i) for i in range(torch.loom.device_count())]"
