@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Hugging Face Trainer: loom unasked, bf16, accumulation, checkpoints and resuming."""
+"""Hugging Face Trainer: loom unasked, bf16, torch_compile, accumulation, checkpoints, resuming."""
 
 import os
 
 import pytest
 import torch
+import torch._inductor.metrics
 from torch.utils.data import Dataset
 
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -244,3 +245,48 @@ def test_a_model_on_several_devices_is_trained(tmp_path):
     assert devices(trainer) == {torch.device("loom", 0), torch.device("loom", 1)}
     expected = train_on_cpu(tmp_path)
     torch.testing.assert_close(losses(trainer), losses(expected), rtol=2e-3, atol=2e-3)
+
+
+@pytest.fixture
+def nothing_compiled():
+    torch._dynamo.reset()
+    torch._inductor.metrics.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.mark.usefixtures("nothing_compiled")
+@pytest.mark.filterwarnings(
+    # Compiling imports modules that are written with torch.jit.
+    r"ignore:`torch.jit.\w+` is deprecated:DeprecationWarning",
+)
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"bf16": True}, {"torch_compile_mode": "reduce-overhead"}],
+    ids=["default", "bf16", "reduce_overhead"],
+)
+def test_compiled_training_follows_the_cpu(tmp_path, options):
+    trainer = make_trainer(tmp_path, torch_compile=True, **options)
+    assert trainer.args.torch_compile_backend == "inductor"
+    trainer.train()
+    assert torch._inductor.metrics.generated_kernel_count > 0
+    assert devices(trainer) == {torch.device("loom", 0)}
+    expected = train_on_cpu(tmp_path, bf16=options.get("bf16", False))
+    tolerance = 0.05 if "bf16" in options else 2e-3
+    torch.testing.assert_close(losses(trainer), losses(expected), rtol=tolerance, atol=tolerance)
+    loss = trainer.evaluate()["eval_loss"]
+    model, words = trainer.model.cpu().eval(), Texts(8).words
+    with torch.no_grad():
+        expected = model(input_ids=words, labels=words).loss.item()
+    assert loss == pytest.approx(expected, rel=0.02 if "bf16" in options else 1e-3)
+
+
+@pytest.mark.usefixtures("nothing_compiled")
+@pytest.mark.filterwarnings(r"ignore:`torch.jit.\w+` is deprecated:DeprecationWarning")
+def test_a_compiled_training_is_saved_without_traces_of_it(tmp_path):
+    trainer = make_trainer(tmp_path, torch_compile=True, max_steps=2)
+    trainer.train()
+    trainer.save_model(tmp_path / "final")
+    loaded = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "final")
+    for p, q in zip(trainer.model.parameters(), loaded.parameters(), strict=True):
+        assert torch.equal(p.detach().cpu(), q.detach())
