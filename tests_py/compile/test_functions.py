@@ -134,7 +134,7 @@ def test_weights_of_convolutions_keep_their_layout(memory_format):
         torch.randn(32, 64, 3, 3),
     )
     inputs = [tensor.to(memory_format=memory_format) for tensor in (x, first, second)]
-    compile_and_compare(function, *inputs, kernels=False, tolerances={"rtol": 1e-4, "atol": 1e-4})
+    compile_and_compare(function, *inputs, kernels=False, tolerances={"rtol": 1e-4, "atol": 5e-4})
     assert generated_kernels() == 0
 
 
