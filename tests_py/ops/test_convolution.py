@@ -164,3 +164,38 @@ def test_volumes_with_channels_last(dtype, last, batch, channels, groups):
         found = convolve(*(each.to("loom") for each in given), groups=groups)
         limit = 2e-2 if dtype.itemsize == 2 else 1e-4
         torch.testing.assert_close(found.cpu(), expected, rtol=limit, atol=10 * limit)
+
+
+def layouts_of_results(function, x, w, device, **options):
+    operands = [t.detach().to(device).requires_grad_() for t in (x, w)]
+    y = function(*operands, **options)
+    grads = torch.autograd.grad(y, operands, torch.ones(y.shape, dtype=y.dtype, device=device))
+    return [t.stride() for t in (y, *grads)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize(
+    ("function", "options"),
+    [
+        (F.conv2d, {"stride": 2}),
+        (F.conv2d, {"dilation": 2}),
+        (F.conv_transpose2d, {"padding": 1}),
+        (F.conv_transpose2d, {"stride": 2, "output_padding": 1}),
+        (F.conv3d, {"padding": 1}),
+        (F.conv3d, {"stride": 2}),
+        (F.conv_transpose3d, {"stride": 2, "output_padding": 1}),
+        (F.conv_transpose3d, {"dilation": 2, "output_padding": 1}),
+    ],
+)
+def test_layouts_are_those_of_the_cpu(function, options, batch, dtype):
+    rank = 3 if "3d" in function.__name__ else 2
+    last = torch.channels_last_3d if rank == 3 else torch.channels_last
+    x, w = numbers(batch, 4, *[7] * rank).to(dtype), numbers(4, 4, *[3] * rank).to(dtype)
+    for x_format, w_format in ((last, last), (last, None), (None, last)):
+        given = [
+            t.contiguous(memory_format=f or torch.contiguous_format)
+            for t, f in ((x, x_format), (w, w_format))
+        ]
+        expected = layouts_of_results(function, *given, "cpu", **options)
+        assert layouts_of_results(function, *given, "loom", **options) == expected

@@ -18,6 +18,7 @@
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/sum_cpu_dispatch.h>
 #include <c10/core/MemoryFormat.h>
 #include <torch/library.h>
@@ -42,13 +43,35 @@ at::Tensor convolve(const at::Tensor& input, const at::Tensor& weight, const at:
                          p.output_padding, p.groups);
 }
 
-/// As CPU convolutions do: channels last if the input or the weight is.
-at::Tensor empty_result(c10::IntArrayRef sizes, const at::Tensor& input, const at::Tensor& weight) {
-  const bool channels_last = at::native::mkldnn_conv_use_channels_last(input, weight);
-  if (!channels_last || sizes.size() < 4) return empty(sizes, input.scalar_type(), input.device());
+/// A tensor of the cpu of the same geometry, whose elements nobody may read.
+at::Tensor same_geometry(const at::Tensor& tensor) {
+  static char nothing = 0;
+  return at::from_blob(&nothing, tensor.sizes(), tensor.strides(),
+                       tensor.options().device(c10::kCPU));
+}
+
+/// Whether a result is channels last, as those of CPU convolutions are: images if the input or the
+/// weight is, volumes where the kernel that PyTorch would choose follows them.
+bool is_channels_last(const at::Tensor& input, const at::Tensor& weight, const Parameters& p) {
+  constexpr auto kImages = c10::MemoryFormat::ChannelsLast;
+  if (input.dim() == 4) {
+    return input.suggest_memory_format() == kImages || weight.suggest_memory_format() == kImages;
+  }
+  if (!at::native::mkldnn_conv_use_channels_last(input, weight)) return false;
+  const at::Tensor x = same_geometry(input), w = same_geometry(weight);
+  const auto list = [](c10::IntArrayRef values) { return c10::fromIntArrayRefSlow(values); };
+  const auto backend = at::native::select_conv_backend(
+      x, w, std::nullopt, list(p.stride), list(p.padding), list(p.dilation), p.transposed,
+      list(p.output_padding), p.groups, std::nullopt);
+  return at::native::_determine_backend_memory_format(x, w, backend) !=
+         c10::MemoryFormat::Contiguous;
+}
+
+at::Tensor empty_result(c10::IntArrayRef sizes, const at::Tensor& like, bool channels_last) {
+  if (sizes.size() < 4 || !channels_last) return empty(sizes, like.scalar_type(), like.device());
   const auto strides = sizes.size() == 4 ? c10::get_channels_last_strides_2d(sizes)
                                          : c10::get_channels_last_strides_3d(sizes);
-  return empty_strided(sizes, strides, input.scalar_type(), input.device());
+  return empty_strided(sizes, strides, like.scalar_type(), like.device());
 }
 
 void check_same_type(const at::Tensor& input, const at::Tensor& weight,
@@ -126,7 +149,8 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight,
           ? at::native::conv_input_size(input.sizes(), weight.sizes(), padding, output_padding,
                                         stride, dilation, groups)
           : at::native::conv_output_size(input.sizes(), weight.sizes(), padding, stride, dilation);
-  at::Tensor output = empty_result(sizes, input, weight);
+  const Parameters p = parameters(stride, padding, dilation, transposed, output_padding, groups);
+  at::Tensor output = empty_result(sizes, input, is_channels_last(input, weight, p));
   if (output.numel() == 0) return output;
   if (!transposed && groups == 1 && is_plain(stride, padding) &&
       convolve_as_product(output, input, weight, bias.value_or(at::Tensor()))) {
@@ -137,7 +161,6 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight,
                              {stride, padding, dilation})) {
     return output;
   }
-  const Parameters p = parameters(stride, padding, dilation, transposed, output_padding, groups);
   check_dtype(input, p);
   const ConvolutionCut cut = cut_forward(output, input, weight, transposed, groups);
   // Nothing is gained from one block, or from blocks that leave the caches before they are done.
@@ -244,10 +267,11 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
     c10::IntArrayRef stride, c10::IntArrayRef padding, c10::IntArrayRef dilation, bool transposed,
     c10::IntArrayRef output_padding, std::int64_t groups, std::array<bool, 3> mask) {
   Gradients to;
-  if (mask[0]) to.input = empty_result(input.sizes(), input, weight);
-  if (mask[1]) to.weight = empty_result(weight.sizes(), weight, input);
-  if (mask[2]) to.bias = empty({grad.size(1)}, grad.scalar_type(), grad.device());
   const Parameters p = parameters(stride, padding, dilation, transposed, output_padding, groups);
+  const bool channels_last = is_channels_last(input, weight, p);
+  if (mask[0]) to.input = empty_result(input.sizes(), input, channels_last);
+  if (mask[1]) to.weight = empty_result(weight.sizes(), input, channels_last);
+  if (mask[2]) to.bias = empty({grad.size(1)}, grad.scalar_type(), grad.device());
   if (!transposed && groups == 1 && is_plain(stride, padding) &&
       convolve_backward_as_product(to.input, to.weight, to.bias, grad, input, weight)) {
     return {to.input, to.weight, to.bias};
