@@ -11,7 +11,7 @@ from . import (
     backward,
     compiler,
     dlpack,
-    fake_convolution,
+    fakes,
     mixed_precision,
     opcheck,
     optimizers,
@@ -32,7 +32,7 @@ def apply() -> None:
         attention,
         backward,
         compiler,
-        fake_convolution,
+        fakes,
         optimizers,
         settings,
     ):

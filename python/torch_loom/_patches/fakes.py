@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Fake convolutions: in which layout loom's results are."""
+"""Fake tensors of loom: they promise what loom's operators give, which is what the cpu's give."""
 
 from typing import Any
 
 import torch
+from torch import _meta_registrations
+from torch._decomp import decompositions
 from torch._subclasses import fake_impls
 from torch.utils import _pytree as pytree
 
 
 def apply() -> None:
-    """Let fake tensors of loom have the strides that convolutions of loom give."""
+    """Let fake tensors of loom have the shapes and strides that operators of loom give."""
+    _hint_at_the_cpu()
+    _normalize_as_the_cpu()
     # Fake tensors ask PyTorch which of its algorithms a convolution would take, and for devices
     # that it does not know it names one whose results are contiguous. Loom's are laid out as the
     # cpu's.
@@ -22,6 +26,32 @@ def apply() -> None:
     ):
         known = fake_impls.op_implementations_dict[operator]
         fake_impls.op_implementations_dict[operator] = _as_on_cpu(known)
+
+
+def _hint_at_the_cpu() -> None:
+    # What differs between devices in the results of meta kernels is asked here.
+    known = _meta_registrations.device_hint
+
+    def device_hint(tensor: Any) -> str:
+        hint: str = known(tensor)
+        return "cpu" if hint == "loom" else hint
+
+    _meta_registrations.device_hint = device_hint
+
+
+def _normalize_as_the_cpu() -> None:
+    # What a batch norm saves for its gradient: nothing without training, and in the input's dtype.
+    known = decompositions.native_batch_norm_helper
+
+    def native_batch_norm_helper(
+        input: torch.Tensor, weight: Any, bias: Any, mean: Any, var: Any, training: bool, *rest: Any
+    ) -> Any:
+        output, *saved, new_mean, new_var = known(input, weight, bias, mean, var, training, *rest)
+        if input.device.type == "loom":
+            saved = [s.to(input.dtype) if training else input.new_zeros((0,)) for s in saved]
+        return output, *saved, new_mean, new_var
+
+    decompositions.native_batch_norm_helper = native_batch_norm_helper  # type: ignore[assignment]
 
 
 def _as_on_cpu(known: Any) -> Any:
