@@ -91,3 +91,47 @@ def test_a_batch_is_normalized():
     compile_and_compare(
         lambda x, m, v: norm(x, m, v, training=True), x, torch.zeros(20), torch.ones(20)
     )
+
+
+@pytest.mark.parametrize("shape", [(3, 20000), (3, 70001), (70001, 37), (9001, 64)])
+def test_long_sums(shape):
+    x = torch.rand(shape)
+    compile_and_compare(lambda x: (x.sum(0), x.mean(1), x.sum()), x)
+
+
+def test_sums_of_a_part():
+    x = torch.rand(700, 600)
+    compile_and_compare(lambda x: (x[:, :500].sum(), x[:, 7:].amax(), x[::2].sum(0)), x)
+
+
+def test_what_is_the_same_along_a_row_is_computed_before_it():
+    def scale(x, w, b):
+        return (x - w[:, None]) / (b[:, None] ** 2 + 0.1).sqrt() * x.mean(-1, keepdim=True)
+
+    compile_and_compare(scale, torch.randn(50, 301), torch.randn(50), torch.randn(50))
+    operands = to((torch.randn(50, 304), torch.randn(50), torch.randn(50)), LOOM)
+    _, code = run_and_get_code(torch.compile(scale), *operands)
+    (line,) = [line for line in code[0].splitlines() if "std::sqrt" in line and "; true)" in line]
+    assert line.lstrip().startswith("if (auto ")
+
+
+def test_rows_that_are_written_in_place():
+    def shift(x, w):
+        x.sub_(w[:, None]).mul_(2)
+        w.copy_(x.sum(-1))
+        return x - w[:, None]
+
+    compile_and_compare(shift, torch.randn(50, 301), torch.randn(50))
+
+
+def test_norms_of_rows_and_their_gradients():
+    def train(x, w, b):
+        y = torch.nn.functional.layer_norm(x, x.shape[1:], w, b)
+        return torch.nn.functional.rms_norm(y, x.shape[1:])
+
+    shapes = ((20, 301), (301,), (301,))
+    on_cpu = [torch.randn(shape, requires_grad=True) for shape in shapes]
+    on_loom = to(on_cpu, LOOM)
+    train(*on_cpu).square().sum().backward()
+    torch.compile(train)(*on_loom).square().sum().backward()
+    assert_equal([x.grad for x in on_loom], [x.grad for x in on_cpu], rtol=1e-4, atol=1e-3)

@@ -31,3 +31,14 @@ def test_a_loop_over_tiles_beside_a_reduction():
         return x + x.t(), (x.t() * 2 + x).sum(0), x.t().contiguous() * x
 
     compile_and_compare(function, torch.randn(517, 517), tolerances={"rtol": 1e-4, "atol": 1e-3})
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64])
+def test_what_is_masked(dtype):
+    def join(x, y):
+        return torch.cat((x.mT, y), 0) + 1, torch.nn.functional.pad(x.mT > 2, (1, 2)) | (
+            y[0, 0] > 3
+        )
+
+    x, y = (torch.randint(0, 7, shape).to(dtype) for shape in ((40, 37), (20, 40)))
+    compile_and_compare(join, x, y)

@@ -11,11 +11,13 @@ from typing import Any
 
 import sympy
 import torch
-from torch._inductor.codegen.cpp import BracesBuffer, CppVecKernel, LoopLevel
+from torch._inductor.codegen.cpp import BracesBuffer, CppVecKernel
 from torch._inductor.codegen.cpp_utils import cexpr_index
 from torch._inductor.virtualized import V
 
-__all__ = ["AccumulatingVecKernel", "UnrolledLoop", "unroll", "write_steps"]
+from .inner_loop import InnerLoop
+
+__all__ = ["AccumulatingVecKernel", "UnrolledLoop", "write_steps"]
 
 # As many as hide the latency of an addition behind loads, of which two begin in a cycle.
 _ACCUMULATORS = 4
@@ -44,7 +46,7 @@ class AccumulatingVecKernel(CppVecKernel):
         is_tile = hasattr(self, "codegen_inner_loops")
         if not is_plain or is_tile or self.tail_size is not None:
             return False
-        # Long sums have their accumulators in an object, which adds them in cascades.
+        # Long sums have their accumulator in an object, which adds in cascades: more won nothing.
         if reduction_type == "sum" and self.need_use_acc_helper(reduction_type, dtype, False):
             return False
         step = self.tiling_factor if self.tiling_idx == len(self.ranges) - 1 else 1
@@ -66,20 +68,16 @@ class AccumulatingVecKernel(CppVecKernel):
             self.reduction_suffix._lines.insert(position, f"{name} = {both};")
 
 
-class UnrolledLoop(LoopLevel):
+class UnrolledLoop(InnerLoop):
     """An innermost loop whose body goes on by as many steps as it takes."""
 
     def lines(self) -> list[str]:
         """What stands before the body."""
         first, end = cexpr_index(self.offset), cexpr_index(self.size)
-        return [f"for (int64_t {self.var} = {first}; {self.var} < {end};)"]
-
-
-def unroll(loop: LoopLevel) -> UnrolledLoop:
-    """The same loop, for a body by `write_steps`."""
-    unrolled = UnrolledLoop(loop.var, loop.size)
-    vars(unrolled).update(vars(loop))
-    return unrolled
+        return [
+            *self.invariants.before_loop(),
+            f"for (int64_t {self.var} = {first}; {self.var} < {end};)",
+        ]
 
 
 def write_steps(code: BracesBuffer, loop: UnrolledLoop, kernel: Any, write_step: Any) -> None:

@@ -13,6 +13,8 @@ from typing import Any
 from torch._inductor.codegen.cpp import LoopLevel, WorkSharing
 from torch._inductor.codegen.cpp_utils import cexpr_index
 
+from .inner_loop import Invariants
+
 __all__ = ["BLOCK_COUNT", "BlockLoop", "Blocks", "trips_of"]
 
 BLOCK_COUNT = "loom_block_count"
@@ -44,14 +46,16 @@ class BlockLoop(LoopLevel):
     """One of the loops that the blocks of a grid share."""
 
     members: Sequence["BlockLoop"]
+    invariants: Invariants
 
     @classmethod
     def share(cls, loops: Sequence[LoopLevel]) -> list["BlockLoop"]:
         """The same loops, outermost first, cut into the parts of blocks."""
         fields = [field.name for field in dataclasses.fields(LoopLevel)]
         members = [cls(**{name: getattr(loop, name) for name in fields}) for loop in loops]
-        for member in members:
+        for member, loop in zip(members, loops, strict=True):
             member.members = members
+            member.invariants = getattr(loop, "invariants", None) or Invariants()
         return members
 
     def lines(self) -> list[str]:
@@ -92,6 +96,7 @@ class BlockLoop(LoopLevel):
         step = cexpr_index(self.steps)
         return [
             f"const int64_t {end} = std::min<int64_t>({cexpr_index(self.size)}, {self._at(last)});",
+            *self.invariants.before_loop(),
             f"for (int64_t {self.var} = {self._at(first)}; {self.var} < {end}; "
             f"{self.var} += {step})",
         ]

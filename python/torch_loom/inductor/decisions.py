@@ -5,6 +5,7 @@ Loom's kernels are generated as those of the cpu are, so these decisions hold fo
 patch changes what happens to nodes of loom only.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -197,6 +198,31 @@ def _pass_over_rows_twice() -> None:
         return bool(row.is_Integer and row <= _ELEMENTS_OF_A_CACHED_ROW and rows != 1)
 
     lowering.use_two_step_variance = use_two_step_variance
+    lowering.var_mean_sum_ = _divides_in_place(lowering.var_mean_sum_)
+
+
+def _divides_in_place(original: Callable[..., Any]) -> Callable[..., Any]:
+    # A mean of its own in memory is a loop over all rows between the two passes, so that a row has
+    # left the caches before it is read again. As an expression of the sum it is divided where used.
+    def var_mean_sum_(x: Any, *args: Any, **named: Any) -> Any:
+        if ir.get_device_type(x) != "loom":
+            return original(x, *args, **named)
+        mean, means = lowering.mean, []
+
+        def expression(*args: Any, **named: Any) -> Any:
+            means.append(mean(*args, **named))
+            means[-1].realize = lambda: None
+            return means[-1]
+
+        lowering.mean = expression
+        try:
+            return original(x, *args, **named)
+        finally:
+            lowering.mean = mean
+            for made in means:
+                del made.realize
+
+    return var_mean_sum_
 
 
 def _keep_layouts_of_convolutions() -> None:

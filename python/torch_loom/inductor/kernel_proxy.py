@@ -16,8 +16,9 @@ from torch._inductor.codegen.cpp_utils import cexpr_index
 from torch._inductor.utils import sympy_product
 from torch._inductor.virtualized import V
 
-from .accumulators import UnrolledLoop, unroll, write_steps
+from .accumulators import UnrolledLoop, write_steps
 from .blocks import BlockLoop, trips_of
+from .inner_loop import InnerLoop, Invariants, take_invariants
 from .vector_functions import LoomTile2DKernel, LoomVecKernel
 
 __all__ = ["MOST_BLOCKS", "LoomKernelProxy", "scatters"]
@@ -57,15 +58,24 @@ class LoomKernelProxy(CppKernelProxy):
 
     def codegen_functions(self, fn_list: Any, var_sizes_list: Sequence[Any]) -> None:
         self.parts = 1 if self.serial else _parts(var_sizes_list)
+        self.invariants = Invariants()
         with config.patch(self._cut_into_parts()):
             super().codegen_functions(fn_list, var_sizes_list)
         assert self.loop_nest is not None
-        if getattr(self.kernels[0], "accumulators", ()):
-            self.unrolled = unroll(self.loop_nest.loops[-1])
-            self.loop_nest.loops[-1] = self.unrolled
+        main, loops = self.kernels[0], self.loop_nest.loops
+        if type(main) is not LoomVecKernel:
+            return
+        inner = loops[-1]
+        if main.tiling_idx == len(loops) - 1:
+            self.invariants = take_invariants(main, inner)
+        if main.accumulators:
+            loops[-1] = self.unrolled = UnrolledLoop(inner, self.invariants)
+        else:
+            loops[-1] = InnerLoop(inner, self.invariants)
 
     def gen_body(self, code: BracesBuffer | None = None) -> None:
         assert code is not None
+        code.writelines(self.invariants.in_body())
         if self.unrolled is None:
             super().gen_body(code)
         else:

@@ -38,7 +38,7 @@ class _LoomTile2DOverrides(CppTile2DOverrides):
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         return _with_formulas(super().__new__(cls, *args, **kwargs))
 
-    masked = _LoomVecOverrides.masked
+    masked = staticmethod(_LoomVecOverrides.masked)
 
 
 def _masks_of_floats(body: Callable[[], Any]) -> Callable[[], Any]:
