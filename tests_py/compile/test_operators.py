@@ -122,3 +122,24 @@ def test_graphs_of_the_cpu_generate_code():
     actual, code = run_and_get_code(torch.compile(function), x)
     assert_equal(actual, function(x))
     assert operator not in "".join(code).split("def call", 1)[1]
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize(
+    ("function", "shape"),
+    [
+        (lambda x: functional.avg_pool1d(x, 6, 3, 2, True, True), (1, 3, 9)),
+        (lambda x: functional.avg_pool2d(x, 3, 2, 1, True, True), (2, 3, 8, 9)),
+        (lambda x: functional.avg_pool2d(x, 3, 2, 1, True, False), (2, 3, 8, 9)),
+        (lambda x: functional.avg_pool2d(x, 3, 1, 1, False, True, 2), (2, 3, 8, 9)),
+        (lambda x: functional.avg_pool3d(x, 3, 2, 1, True, True), (2, 3, 6, 8, 9)),
+        (lambda x: functional.avg_pool3d(x, 3, 2, 1, False, True, 5), (2, 3, 6, 8, 9)),
+        (lambda x: functional.avg_pool2d(x, 3, 2, 1), (2, 3, 8, 9)),
+    ],
+    ids=["1d", "2d", "without_padding", "divisor", "3d", "divisor_3d", "plain"],
+)
+def test_gradients_of_averages(function, shape, dynamic):
+    x = torch.randn(shape, requires_grad=True)
+    compiled = torch.compile(function, fullgraph=True, dynamic=dynamic)
+    actual = result_and_gradient(compiled, to(x, LOOM))
+    assert_equal(actual, result_and_gradient(function, x))

@@ -6,7 +6,7 @@ operators are several times as fast. Where sizes are symbols they are taken apar
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -57,6 +57,8 @@ _KEPT = (
     *_CONTIGUOUS,
 )
 
+_AVERAGES = (_aten.avg_pool2d_backward, _aten.avg_pool3d_backward)
+
 
 def keep(decomposition: ModuleType) -> None:
     """Patch ``torch._inductor.decomposition``, the table by which AOTAutograd traces."""
@@ -76,6 +78,37 @@ def lower() -> None:
 
     for packet in _KEPT:
         lowerings[packet.default] = _call_on_loom(packet.default, lowerings.get(packet.default))
+    for packet in _AVERAGES:
+        generate = lowerings[packet.default]
+        call = _call_on_loom(packet.default, None)
+        lowerings[packet.default] = _call_in_odd_windows(generate, call)
+
+
+def _call_in_odd_windows(
+    generate: Callable[..., Any], call: Callable[..., Any]
+) -> Callable[..., Any]:
+    from torch._inductor import ir
+
+    @functools.wraps(generate)
+    def lower_node(
+        grad: Any,
+        x: Any,
+        kernel_size: Any,
+        stride: Any,
+        padding: Any,
+        ceil_mode: bool,
+        count_include_pad: bool,
+        divisor_override: int | None = None,
+    ) -> Any:
+        # Inductor divides by the size of windows that reach beyond the padding, and cannot divide
+        # by a number that the user gives.
+        is_odd = (ceil_mode and count_include_pad) or divisor_override is not None
+        lower = call if is_odd and ir.get_device_type(x) == "loom" else generate
+        return lower(
+            grad, x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+        )
+
+    return lower_node
 
 
 def _unless_kept(packet: Any, decompose: Callable[..., Any]) -> Callable[..., Any]:
@@ -124,10 +157,10 @@ def _call_on_loom(overload: Any, generate: Callable[..., Any] | None) -> Callabl
         is_static = all(isinstance(n, (int, sympy.Integer)) for n in input.get_size())
         if generate is not None and not (is_static and ir.get_device_type(input) == "loom"):
             return generate(input, *args, **named)
-        # Strides of a result follow those of operands.
-        all_args, named = lowering.constrain_to_fx_strides(
-            V.graph.current_node, input, *args, **named
-        )
+        all_args: Sequence[Any] = (input, *args)
+        if is_static:  # strides of a result follow those of operands, which cannot be compared else
+            node = V.graph.current_node
+            all_args, named = lowering.constrain_to_fx_strides(node, *all_args, **named)
         return called(*all_args, **named)
 
     return lower_node
