@@ -2,6 +2,7 @@
 """Compiled functions on loom beside eager ones on cpu."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -62,3 +63,40 @@ def compile_and_compare(
     assert_equal(actual, expected, **(tolerances or {}))
     assert_equal(on_loom, on_cpu, **(tolerances or {}))
     return compiled
+
+
+@torch.library.custom_op("loom_tests::shifted", mutates_args=())
+def shifted(x: torch.Tensor, by: float) -> torch.Tensor:
+    """An operator of a user's own."""
+    return x + by
+
+
+@shifted.register_fake
+def _(x: torch.Tensor, by: float) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+def across(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Of tensors of loom:0 and loom:1, a result on each."""
+    return (x * 2).to("loom:1") + y * 3, (y + 1).to("loom:0") * x
+
+
+def compile_across_devices() -> None:
+    x, y = torch.randn(40, device="loom:0"), torch.randn(40, device="loom:1")
+    actual = torch.compile(across, fullgraph=True)(x, y)
+    assert [str(t.device) for t in actual] == ["loom:1", "loom:0"]
+    assert_equal(actual, across(x, y))
+
+
+def package(function: Callable[..., Any], *inputs: Any, path: Path, **options: Any) -> Any:
+    """Compile a function for loom into a package in the folder `path`, and load that."""
+
+    class Module(torch.nn.Module):
+        def forward(self, *x: Any) -> Any:
+            return function(*x)
+
+    program = torch.export.export(Module(), inputs)
+    made = torch._inductor.aoti_compile_and_package(
+        program, package_path=str(path / "f.pt2"), inductor_configs=options
+    )
+    return torch._inductor.aoti_load_package(made)

@@ -8,7 +8,7 @@ import zipfile
 
 import pytest
 import torch
-from compile_support import LOOM, assert_equal
+from compile_support import LOOM, across, assert_equal, package, shifted
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
@@ -49,20 +49,6 @@ def compile_net(path, **options):
     return torch._inductor.aoti_compile_and_package(
         program, package_path=str(path), inductor_configs=options
     )
-
-
-def package(function, *inputs, path, **options):
-    """Compile a function for loom and load the package."""
-
-    class Module(nn.Module):
-        def forward(self, *x):
-            return function(*x)
-
-    program = torch.export.export(Module(), inputs)
-    made = torch._inductor.aoti_compile_and_package(
-        program, package_path=str(path / "f.pt2"), inductor_configs=options
-    )
-    return torch._inductor.aoti_load_package(made)
 
 
 @pytest.fixture(scope="module")
@@ -313,14 +299,6 @@ def test_weights_beside_the_library(tmp_path, capfd):
 
 
 def test_operators_and_numbers_of_the_host(tmp_path):
-    @torch.library.custom_op("loom_aot::shifted", mutates_args=())
-    def shifted(x: torch.Tensor, by: float) -> torch.Tensor:
-        return x + by
-
-    @shifted.register_fake
-    def _(x, by):
-        return torch.empty_like(x)
-
     constant = torch.tensor(3.0)
 
     def function(x, number):
@@ -392,9 +370,6 @@ def test_an_error_of_a_kernel_names_it(tmp_path):
 
 
 def test_a_graph_with_tensors_of_two_devices(tmp_path):
-    def across(x, y):
-        return (x * 2).to("loom:1") + y * 3, (y + 1).to("loom:0") * x
-
     x, y = torch.randn(40, device="loom:0"), torch.randn(40, device="loom:1")
     actual = package(across, x, y, path=tmp_path)(x, y)
     assert [str(t.device) for t in actual] == ["loom:1", "loom:0"]

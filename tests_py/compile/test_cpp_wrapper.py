@@ -6,7 +6,14 @@ import threading
 
 import pytest
 import torch
-from compile_support import LOOM, assert_equal, compile_and_compare, to
+from compile_support import (
+    LOOM,
+    assert_equal,
+    compile_across_devices,
+    compile_and_compare,
+    shifted,
+    to,
+)
 from torch import nn
 from torch._inductor.utils import run_and_get_code
 from torch.nn import functional as F  # noqa: N812
@@ -132,13 +139,7 @@ def test_random_numbers_follow_the_generator():
 
 
 def test_tensors_of_two_devices():
-    def across(x, y):
-        return (x * 2).to("loom:1") + y * 3, (y + 1).to("loom:0") * x
-
-    x, y = torch.randn(40, device="loom:0"), torch.randn(40, device="loom:1")
-    actual = torch.compile(across, fullgraph=True)(x, y)
-    assert [str(t.device) for t in actual] == ["loom:1", "loom:0"]
-    assert_equal(actual, across(x, y))
+    compile_across_devices()
 
 
 def test_the_second_device():
@@ -242,14 +243,6 @@ def test_operators_without_an_entry_point():
 
 
 def test_a_custom_operator():
-    @torch.library.custom_op("loom_cpp_wrapper::shifted", mutates_args=())
-    def shifted(x: torch.Tensor, by: float) -> torch.Tensor:
-        return x + by
-
-    @shifted.register_fake
-    def _(x, by):
-        return torch.empty_like(x)
-
     compile_and_compare(lambda x: shifted(x * 2, 3.0).sin(), torch.randn(100))
 
 
