@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-// Vectors of float32 as wide as a register, loaded from and stored to rows of float32 or bfloat16;
-// to be included by files that are compiled once for each instruction set (versions.h). Everything
-// is inlined. Thread: any.
+// Vectors of float32 as wide as a register, loaded from and stored to rows of float32, bfloat16 or
+// float16; to be included by files that are compiled once for each instruction set (versions.h).
+// Everything is inlined. Thread: any.
 
 #include "loom/simd/half.h"
 #include "loom/simd/vector_bytes.h"
@@ -74,8 +74,36 @@ template <class To, class From>
   std::memcpy(&halves, from, sizeof halves);
   return widened(halves);
 }
+[[gnu::always_inline]] inline Floats load(const Half* from) {
+#if defined(__AVX512F__)
+  __m256i halves;
+  std::memcpy(&halves, from, sizeof halves);
+  return bits_of<Floats>(_mm512_cvtph_ps(halves));
+#elif defined(__F16C__)
+  __m128i halves;
+  std::memcpy(&halves, from, sizeof halves);
+  return bits_of<Floats>(_mm256_cvtph_ps(halves));
+#else
+  float lanes[kLanes];
+  for (std::int64_t i = 0; i < kLanes; ++i) lanes[i] = widen(from[i]);
+  Floats value;
+  std::memcpy(&value, lanes, sizeof value);
+  return value;
+#endif
+}
 [[gnu::always_inline]] inline void store(float* to, Floats value) {
   std::memcpy(to, &value, sizeof value);
+}
+[[gnu::always_inline]] inline void store(Half* to, Floats value) {
+#if defined(__AVX512F__)
+  const __m256i halves = _mm512_cvtps_ph(bits_of<__m512>(value), _MM_FROUND_TO_NEAREST_INT);
+  std::memcpy(to, &halves, sizeof halves);
+#elif defined(__F16C__)
+  const __m128i halves = _mm256_cvtps_ph(bits_of<__m256>(value), _MM_FROUND_TO_NEAREST_INT);
+  std::memcpy(to, &halves, sizeof halves);
+#else
+  for (std::int64_t i = 0; i < kLanes; ++i) round_to(to[i], value[i]);
+#endif
 }
 [[gnu::always_inline]] inline void store(BFloat16* to, Floats value) {
   const Halves halves = narrowed(value);

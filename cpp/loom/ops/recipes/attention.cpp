@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Scaled dot product attention by our own kernels, or by ATen's flash kernels for the CPU cut along
-// the batch or the heads. What neither does (dropout, grouped queries, ...) takes ATen's
-// composition.
+// the batch or the heads. What neither does (dropout, ...) takes ATen's composition.
 #include "loom/ops/launch/empty.h"
 #include "loom/ops/launch/launch.h"
+#include "loom/ops/recipes/flash_attention/few_queries.h"
 #include "loom/ops/recipes/flash_attention/flash_attention.h"
 
 #include <ATen/Context.h>
@@ -31,12 +31,13 @@ constexpr double kFlopPairCost = 0.15;
 
 /// What the kernels ask of their operands when the flash backend is switched off: ATen's own checks
 /// begin with that switch.
+template <bool kGrouped>
 bool fits(const sdp::sdp_params& params) {
   constexpr auto kChecks =
       std::array{sdp::check_nested_tensor,
                  sdp::check_for_dropout,
                  sdp::check_tensor_shapes,
-                 sdp::check_batch_size_and_num_heads_dense</*supports_gqa=*/false>,
+                 sdp::check_batch_size_and_num_heads_dense<kGrouped>,
                  sdp::check_attn_mask_shape,
                  sdp::check_nonzero_sequence_lengths_dense,
                  sdp::check_last_dim_stride_equals_1_dense</*ignore_singleton_dim=*/false>};
@@ -48,6 +49,13 @@ bool fits(const sdp::sdp_params& params) {
          TORCH_GUARD_OR_FALSE(params.query.sym_size(-1).sym_eq(params.value.sym_size(-1)));
 }
 
+/// Heads of keys and values that several heads of queries share. They have no gradient of their
+/// own.
+bool fits_grouped(const sdp::sdp_params& params) {
+  return params.enable_gqa && !sdp::input_requires_grad(params) && fits<true>(params) &&
+         TORCH_GUARD_OR_FALSE(params.key.sym_size(1).sym_eq(params.value.sym_size(1)));
+}
+
 std::int64_t choose(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                     const OptionalTensor& mask, double dropout, bool causal,
                     std::optional<double> scale, bool grouped) {
@@ -55,18 +63,23 @@ std::int64_t choose(const at::Tensor& query, const at::Tensor& key, const at::Te
   constexpr auto kFlash = static_cast<std::int64_t>(at::SDPBackend::flash_attention);
   const auto& context = at::globalContext();
   const auto math = static_cast<std::int64_t>(at::SDPBackend::math);
-  // Sizes may be symbolic: to ask for them would fix them for whoever traces.
-  const bool same_heads = query.dim() == 4 && key.dim() == 4 &&
-                          TORCH_GUARD_OR_FALSE(query.sym_size(1).sym_eq(key.sym_size(1)));
-  if (grouped || !same_heads || !query.device().is_privateuseone()) return math;
+  if (query.dim() != 4 || key.dim() != 4 || !query.device().is_privateuseone()) return math;
   // The fused operator has no batching rule.
   for (const at::Tensor* tensor : {&query, &key, &value}) {
     if (tensor->key_set().has(c10::DispatchKey::FuncTorchBatched)) return math;
   }
   if (mask && mask->key_set().has(c10::DispatchKey::FuncTorchBatched)) return math;
+  // Sizes may be symbolic: to ask for them would fix them for whoever traces.
+  const bool same_heads = TORCH_GUARD_OR_FALSE(query.sym_size(1).sym_eq(key.sym_size(1)));
+  if (!same_heads) {
+    const bool enabled = context.userEnabledFlashSDP() || context.userEnabledOverrideableSDP();
+    return enabled && fits_grouped({query, key, value, mask, dropout, causal, grouped}) ? kFused
+                                                                                        : math;
+  }
+  grouped = false;  // each head is a group
   // The one kernel answers to the name that it has on cpu, and to that of a backend like this.
   if (!context.userEnabledFlashSDP() && context.userEnabledOverrideableSDP() &&
-      fits({query, key, value, mask, dropout, causal, grouped})) {
+      fits<false>({query, key, value, mask, dropout, causal, grouped})) {
     return kFused;
   }
   const std::int64_t on_cpu =
@@ -127,8 +140,15 @@ Attention attention(const at::Tensor& query, const at::Tensor& key, const at::Te
   const at::Tensor log_sum = empty({query.size(0), query.size(1), query.size(2)},
                                    at::toOpMathType(query.scalar_type()), query.device());
   constexpr auto kName = "_scaled_dot_product_fused_attention_overrideable";
-  if (suits_flash_attention(query, key, value, mask.value_or(at::Tensor())) &&
-      suits_flash_attention(output)) {
+  if (suits_few_queries(query, key, value, mask.value_or(at::Tensor()))) {
+    launch(kName, Custom{}, attend_few_queries, out(output), out(log_sum), query, key, value, mask,
+           causal, factor(query, scale));
+  } else if (key.size(1) != query.size(1)) {
+    const std::int64_t group = query.size(1) / key.size(1);
+    return attention(query, key.repeat_interleave(group, 1), value.repeat_interleave(group, 1),
+                     mask, dropout, causal, false, scale);
+  } else if (suits_flash_attention(query, key, value, mask.value_or(at::Tensor())) &&
+             suits_flash_attention(output)) {
     launch(kName, Custom{}, flash_attention, out(output), out(log_sum), query, key, value, mask,
            causal, factor(query, scale));
   } else {

@@ -21,6 +21,10 @@ namespace loom::ops {
 /// True if the tensor lies as the kernels want their operands and results.
 [[nodiscard]] bool suits_flash_attention(const at::Tensor& tensor);
 
+/// True if the mask is undefined, or lies as the kernels want it: the query's dtype, dense keys.
+[[nodiscard]] bool suits_attention_mask(const at::Tensor& mask, const at::Tensor& query,
+                                        const at::Tensor& key);
+
 /// `log_sum`: [batch, heads, queries] in float32, the logarithm of the sum of each query's weights.
 void flash_attention(Grid& grid, const TensorRef& output, const TensorRef& log_sum,
                      const TensorRef& query, const TensorRef& key, const TensorRef& value,

@@ -172,7 +172,9 @@ bool suits_as(const at::Tensor& tensor) {
          reinterpret_cast<std::uintptr_t>(tensor.const_data_ptr()) % 4 == 0;
 }
 
-bool suits_mask(const at::Tensor& mask, const at::Tensor& query, const at::Tensor& key) {
+}  // namespace
+
+bool suits_attention_mask(const at::Tensor& mask, const at::Tensor& query, const at::Tensor& key) {
   if (!mask.defined()) return true;
   const auto fits = [&](std::int64_t dim, std::int64_t size) {
     return mask.size(dim) == 1 || mask.size(dim) == size;
@@ -183,8 +185,6 @@ bool suits_mask(const at::Tensor& mask, const at::Tensor& query, const at::Tenso
   return fits(-2, query.size(2)) && mask.size(-1) == key.size(2) &&
          (mask.size(-1) == 1 || mask.stride(-1) == 1);
 }
-
-}  // namespace
 
 bool suits_flash_attention(const at::Tensor& tensor) {
   if (tensor.is_neg() || tensor.dim() != 4) return false;
@@ -207,7 +207,7 @@ bool suits_flash_attention(const at::Tensor& query, const at::Tensor& key, const
       query.scalar_type() == at::kFloat ? kFewestFloatQueries : kFewestQueries;
   return key.sizes() == value.sizes() && key.size(2) > 0 && query.size(2) >= fewest &&
          query.size(3) <= kMaxElements && key.size(2) * key.size(3) <= kMaxPacked &&
-         suits_mask(mask, query, key);
+         suits_attention_mask(mask, query, key);
 }
 
 void flash_attention(Grid& grid, const TensorRef& output, const TensorRef& log_sum,

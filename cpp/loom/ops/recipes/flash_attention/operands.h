@@ -8,6 +8,8 @@
 #include "loom/ops/launch/tensor_ref.h"
 #include "loom/ops/recipes/product/multiply.h"
 
+#include <c10/util/Half.h>
+
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
@@ -19,7 +21,9 @@ using kernels::attention::kTile;
 
 /// Elements as the kernels of tiles know them.
 template <class T>
-using TileElement = std::conditional_t<std::is_same_v<T, float>, float, simd::BFloat16>;
+using TileElement = std::conditional_t<
+    std::is_same_v<T, float>, float,
+    std::conditional_t<std::is_same_v<T, c10::Half>, simd::Half, simd::BFloat16>>;
 template <class T>
 [[nodiscard]] TileElement<T>* in_tiles(T* elements) noexcept {
   return reinterpret_cast<TileElement<T>*>(elements);
