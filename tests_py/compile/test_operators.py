@@ -143,3 +143,36 @@ def test_gradients_of_averages(function, shape, dynamic):
     compiled = torch.compile(function, fullgraph=True, dynamic=dynamic)
     actual = result_and_gradient(compiled, to(x, LOOM))
     assert_equal(actual, result_and_gradient(function, x))
+
+
+@pytest.mark.parametrize("padding", [-1, 3])
+def test_gradients_of_embeddings_are_kept(padding):
+    def function(rows, gradient):
+        return torch.ops.aten.embedding_dense_backward(gradient, rows, 50, padding, False) * 2
+
+    inputs = (torch.randint(0, 50, (6, 40)), torch.randn(6, 40, 16))
+    actual, code = run_and_get_code(torch.compile(function), *to(inputs, LOOM))
+    assert_equal(actual, function(*inputs))
+    assert "aten.embedding_dense_backward.default(" in "".join(code)
+
+
+# name: (function, is its sum the operator's)
+SUMS = {
+    "input": (lambda x: x.sum(0), True),
+    "all": (lambda x: x.sum() * 2, True),
+    "kept_dims": (lambda x: x.sum((0, 1), keepdim=True), True),
+    "used_again": (lambda x: (y := x.sin() + 1, y.sum(0)), True),
+    "computed": (lambda x: x.sin().sum(0), False),
+    "small": (lambda x: x[:7].clone().sum(0), False),
+    "converted": (lambda x: x.sum(0, dtype=torch.float64), False),
+    "integers": (lambda x: x.long().sum(0), False),
+}
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_sums_of_what_is_in_memory_are_kept(name):
+    function, is_kept = SUMS[name]
+    x = torch.randn(300, 200)
+    actual, code = run_and_get_code(torch.compile(function), x.to(LOOM))
+    assert_equal(actual, function(x), atol=2e-4, rtol=1e-5)
+    assert ("aten.sum." in "".join(code)) == is_kept

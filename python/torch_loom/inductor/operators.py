@@ -54,8 +54,14 @@ _KEPT = (
     _aten.im2col,
     _aten.col2im,
     _aten.max_pool2d_with_indices_backward,
+    _aten.embedding_dense_backward,
     *_CONTIGUOUS,
 )
+
+# Loom's sums of whole memory read it once, row after row; those that are generated read columns one
+# vector wide, and have fewer sums under way. Below so many elements a call costs more than it wins.
+_SUMS = (_aten.sum.default, _aten.sum.dim_IntList)
+_LEAST_SUMMED = 1 << 15
 
 _AVERAGES = (_aten.avg_pool2d_backward, _aten.avg_pool3d_backward)
 
@@ -82,6 +88,35 @@ def lower() -> None:
         generate = lowerings[packet.default]
         call = _call_on_loom(packet.default, None)
         lowerings[packet.default] = _call_in_odd_windows(generate, call)
+    for overload in _SUMS:
+        lowerings[overload] = _call_on_memory(lowerings[overload], _call_on_loom(overload, None))
+
+
+def _call_on_memory(generate: Callable[..., Any], call: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(generate)
+    def lower_node(x: Any, *args: Any, **named: Any) -> Any:
+        lower = call if _sums_memory(x, named) else generate
+        return lower(x, *args, **named)
+
+    return lower_node
+
+
+def _sums_memory(x: Any, named: dict[str, Any]) -> bool:
+    """Whether a sum's operand is in memory in any case: nothing is gained by computing it anew."""
+    from torch._inductor import ir
+    from torch._inductor.virtualized import V
+
+    if ir.get_device_type(x) != "loom" or not x.get_dtype().is_floating_point:
+        return False
+    if named.get("dtype") not in (None, x.get_dtype()):
+        return False
+    sizes = x.get_size()
+    if not all(isinstance(n, (int, sympy.Integer)) for n in sizes):
+        return False
+    if functools.reduce(int.__mul__, map(int, sizes), 1) < _LEAST_SUMMED:
+        return False
+    operand = V.graph.current_node.args[0]
+    return operand.op == "placeholder" or len(operand.users) > 1
 
 
 def _call_in_odd_windows(
