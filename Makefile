@@ -10,6 +10,8 @@ TORCH ?= 2.13.0
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
 BUILD := build/make
+# What cannot stand for itself in a call of make's functions.
+comma := ,
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check
 DONE := $(VENV)/.loom
@@ -74,7 +76,7 @@ arm: $(DONE)/arm $(DONE)/tools
 	ctest --preset arm --parallel $(JOBS) $(ARGS)
 
 bench: define := --config-settings=cmake.define.LOOM_BUILD_BENCH=ON
-bench: extras := ,bench
+bench: extras := ,bench$(if $(filter engines,$(ARGS)),$(comma)engines)
 bench: $(DONE)/benchmark $(DONE)/jemalloc install
 	$(PY) benchmarks/run.py $(ARGS)
 

@@ -34,9 +34,10 @@ PARTS = (
     "shapes",
     "cross_entropy",
     "channels_last",
+    "engines",
     "operators",
 )
-WRITTEN_BY_THEMSELVES = ("operators",)  # a page of their own in docs/performance
+WRITTEN_BY_THEMSELVES = ("engines", "operators")  # a page of their own in docs/performance
 FOLDER = Path(__file__).parent
 QUICK_CONTENDERS = ("cpu", "cpu-jemalloc", "loom")
 
