@@ -19,6 +19,14 @@ KINDS = {
     "2d strided": (F.conv2d, {"stride": 2, "padding": (1, 2)}, (5, 3, 33, 17), (4, 3, 3, 5), 4),
     "2d dilated": (F.conv2d, {"dilation": 2}, (3, 4, 20, 20), (4, 4, 3, 3), None),
     "2d grouped": (F.conv2d, {"groups": 4}, (6, 8, 14, 14), (16, 2, 3, 3), 16),
+    "2d grouped, one sample": (
+        F.conv2d,
+        {"groups": 4, "padding": 1},
+        (1, 80, 40, 40),
+        (120, 20, 3, 3),
+        120,
+    ),
+    "1d, one sample": (F.conv1d, {"padding": 1}, (1, 40, 300), (64, 40, 3), 64),
     "depthwise": (F.conv2d, {"groups": 8, "padding": 1}, (6, 8, 14, 14), (8, 1, 3, 3), None),
     "2d same": (F.conv2d, {"padding": "same"}, (2, 3, 9, 9), (4, 3, 3, 5), 4),
     "one sample": (F.conv2d, {"padding": 1}, (1, 64, 40, 40), (96, 64, 3, 3), 96),
@@ -46,6 +54,13 @@ KINDS = {
         (8, 256, 3, 3),
         (256, 288, 2, 2),
         288,
+    ),
+    "transposed grouped, one sample": (
+        F.conv_transpose2d,
+        {"groups": 4, "stride": 2},
+        (1, 80, 20, 20),
+        (80, 25, 4, 4),
+        100,
     ),
     "transposed grouped": (F.conv_transpose2d, {"groups": 2}, (3, 4, 9, 9), (4, 3, 3, 3), 6),
     "transposed 3d": (F.conv_transpose3d, {}, (2, 3, 5, 5, 5), (3, 4, 2, 2, 2), 4),
@@ -87,6 +102,7 @@ def test_gradients(name):
         "transposed 2d",
         "transposed many weights",
         "depthwise",
+        "2d grouped, one sample",
     ],
 )
 @pytest.mark.parametrize("which", [0, 1, 2])
@@ -97,6 +113,18 @@ def test_channels_last(name, which):
             tensors[i] = tensors[i].contiguous(memory_format=torch.channels_last)
     agrees(function, *tensors)
     gradients_agree(function, *tensors)
+
+
+@pytest.mark.parametrize("groups", [1, 24])
+def test_points_of_one_image_are_no_channels_last(groups):
+    """The stride of the batch decides which layout the result has."""
+    points = numbers(1, 20 * 21, 24)
+
+    def function(x, w):
+        return F.conv2d(x.transpose(1, 2).unflatten(2, (20, 21)), w, padding=1, groups=groups)
+
+    agrees(function, points, numbers(24, 24 // groups, 3, 3))
+    gradients_agree(function, points, numbers(24, 24 // groups, 3, 3))
 
 
 def test_some_gradients_only():

@@ -50,14 +50,14 @@ std::int64_t count_blocks(double cost, double again, std::int64_t most) {
 }
 
 ConvolutionCut cut(std::int64_t batch, std::int64_t samples, std::int64_t channels,
-                   std::int64_t slices) {
+                   std::int64_t slices, std::int64_t unit = kFewestChannels) {
   // Two blocks of the batch keep two cores busy as well as four of channels: ties go to it.
   if (samples >= slices) {
     batch = std::max<std::int64_t>(batch, 1);
     return {batch, ceil_div(batch, samples), false};
   }
   const std::int64_t block = ceil_div(channels, slices);
-  return {channels, round_up(block, kFewestChannels), true};
+  return {channels, round_up(block, unit), true};
 }
 
 }  // namespace
@@ -68,10 +68,13 @@ ConvolutionCut cut_forward(const at::Tensor& output, const at::Tensor& input,
   const std::int64_t batch = output.size(0), channels = output.size(1);
   const std::int64_t samples =
       count_blocks(cost, kReorderCost * numel(weight), std::min(batch, kMostBlocks));
-  const std::int64_t slices = groups != 1
-                                  ? 0
-                                  : count_blocks(cost, kReorderCost * numel(input),
-                                                 std::min(channels / kFewestChannels, kMostBlocks));
+  if (groups != 1) {
+    // Groups have nothing in common that would be reordered again.
+    const std::int64_t some = count_blocks(cost, 1, std::min(groups, kMostBlocks));
+    return cut(batch, samples, channels, some, channels / groups);
+  }
+  const std::int64_t slices = count_blocks(cost, kReorderCost * numel(input),
+                                           std::min(channels / kFewestChannels, kMostBlocks));
   return cut(batch, samples, channels, slices);
 }
 

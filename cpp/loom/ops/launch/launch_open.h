@@ -52,8 +52,17 @@ class AheadKernel final : public fusion::Task {
 
 }  // namespace detail
 
-/// Multiply-adds: a kernel of fewer is done before the next operator is known.
-inline constexpr double kLeastOpen = 8e6;
+/// Multiply-adds: a kernel of fewer is done before the next operator is known, unless it has to
+/// wait for others; one of fewer still takes no longer than what an open command costs.
+inline constexpr double kLeastOpen = 8e6, kLeastOpenBehind = 3e5;
+
+/// Whether operators will have the time to join a kernel of so many multiply-adds.
+[[nodiscard]] inline bool may_be_joined(c10::Device device, double work) {
+  if (work >= kLeastOpen) return true;
+  if (work < kLeastOpenBehind) return false;
+  const Queue& queue = current_queue(device.index());
+  return queue.captured() || !queue.idle();
+}
 
 /// Rows and columns of what launch_open() is to see as a matrix.
 struct MatrixShape {

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/ops/recipes/depthwise/depthwise_plane.h"
+
+namespace loom::ops {
+namespace {
+
+namespace conv = kernels::conv;
+
+// What is laid out at a time: half of the first-level cache.
+constexpr std::int64_t kMostLaidOut = (16 << 10) / sizeof(float);
+// Rows that are summed up together.
+constexpr std::int64_t kRowsTogether = 4;
+
+const Scratch t_seen;
+
+}  // namespace
+
+DepthwisePlane::DepthwisePlane(const WindowAxis& y, const WindowAxis& x) : y_(y), x_(x) {
+  const std::int64_t stride = x.stride, part = ceil_div(x.seen(), stride);
+  // Parts are written side by side, in whole vectors.
+  const std::int64_t step = stride == 1 ? part : round_up(part, 16) + conv::kDepthwiseBeyond;
+  seen_ = {.rows = 0,
+           .first = 0,
+           .last = 0,
+           .begin = begin(x),
+           .end = end(x),
+           .columns = x.seen(),
+           .stride = stride,
+           .image_step = x.size,
+           .row_step = stride * step,
+           .part_step = step};
+  most_rows_ = rows_at_a_time();
+  for (std::int64_t j = 0; j < x.kernel; ++j) {
+    places_[static_cast<std::size_t>(j)] = seen_.place(j * x.dilation);
+  }
+}
+
+std::int64_t DepthwisePlane::rows_at_a_time() const {
+  const std::int64_t window = (y_.kernel - 1) * y_.dilation + 1;
+  const std::int64_t most = (kMostLaidOut / seen_.row_step - window) / y_.stride + 1;
+  return std::max(most / kRowsTogether * kRowsTogether, kRowsTogether);
+}
+
+template <class From>
+const float* DepthwisePlane::lay_out(const From* plane, Blocks::Range rows) const {
+  conv::SeenRows seen = seen_;
+  const std::int64_t top = rows.first * y_.stride - y_.padding;
+  seen.rows = (rows.count() - 1) * y_.stride + (y_.kernel - 1) * y_.dilation + 1;
+  seen.first = std::clamp<std::int64_t>(-top, 0, seen.rows);
+  seen.last = std::clamp<std::int64_t>(y_.size - top, seen.first, seen.rows);
+  float* made = t_seen.get<float>(seen.rows * seen.row_step + 2 * conv::kDepthwiseBeyond);
+  const std::int64_t left = seen.begin - x_.padding;
+  conv::lay_out_rows<From>(plane + (top + seen.first) * x_.size + left, seen, made);
+  return made;
+}
+
+conv::DepthwiseRows DepthwisePlane::sums_of(Blocks::Range rows, std::int64_t step) const {
+  return {.rows = rows.count(),
+          .columns = x_.result,
+          .step = step,
+          .stride = y_.stride,
+          .dilation = y_.dilation,
+          .kernel_y = y_.kernel,
+          .kernel_x = x_.kernel,
+          .row_step = seen_.row_step,
+          .places = places_.data()};
+}
+
+template <class From, class To>
+void DepthwisePlane::sum(const From* plane, const float* weights, float bias, Blocks::Range rows,
+                         To* to, std::int64_t step) const {
+  // Padding is multiplied with weights, too.
+  if (padded() && !conv::all_finite<float>(weights, taps())) [[unlikely]] {
+    return sum_carefully(plane, weights, bias, rows, to, step);
+  }
+  for (std::int64_t y = rows.first; y < rows.last; y += most_rows_) {
+    const Blocks::Range some{y, std::min(y + most_rows_, rows.last)};
+    const float* seen = lay_out(plane, some);
+    conv::depthwise_rows<To>(seen, weights, bias, sums_of(some, step), to + y * step);
+  }
+}
+
+template <class T>
+void DepthwisePlane::add_taps(const T* plane, const T* gradient, float* sums) const {
+  for (std::int64_t y = 0; y < y_.result; y += most_rows_) {
+    const Blocks::Range some{y, std::min(y + most_rows_, y_.result)};
+    const float* seen = lay_out(plane, some);
+    conv::add_depthwise_taps<T>(seen, gradient + y * x_.result, sums_of(some, x_.result), sums);
+  }
+}
+
+template <class Function>
+void DepthwisePlane::for_each_tap(std::int64_t row, std::int64_t column,
+                                  Function&& function) const {
+  for (std::int64_t tap = 0; tap < taps(); ++tap) {
+    const std::int64_t y = row * y_.stride - y_.padding + tap / x_.kernel * y_.dilation;
+    const std::int64_t x = column * x_.stride - x_.padding + tap % x_.kernel * x_.dilation;
+    if (y >= 0 && y < y_.size && x >= 0 && x < x_.size) function(y, x, tap);
+  }
+}
+
+template <class From, class To>
+void DepthwisePlane::sum_carefully(const From* plane, const float* weights, float bias,
+                                   Blocks::Range rows, To* to, std::int64_t step) const {
+  for (std::int64_t row = rows.first; row < rows.last; ++row) {
+    for (std::int64_t column = 0; column < x_.result; ++column) {
+      float sum = bias;
+      for_each_tap(row, column, [&](std::int64_t y, std::int64_t x, std::int64_t tap) {
+        sum += weights[tap] * simd::widen(plane[y * x_.size + x]);
+      });
+      simd::round_to(to[row * step + column], sum);
+    }
+  }
+}
+
+template <class T>
+void DepthwisePlane::add_taps_carefully(const T* plane, const T* gradient, float* sums) const {
+  for (std::int64_t row = 0; row < y_.result; ++row) {
+    for (std::int64_t column = 0; column < x_.result; ++column) {
+      const float value = simd::widen(gradient[row * x_.result + column]);
+      for_each_tap(row, column, [&](std::int64_t y, std::int64_t x, std::int64_t tap) {
+        sums[tap] += value * simd::widen(plane[y * x_.size + x]);
+      });
+    }
+  }
+}
+
+#define LOOM_DEPTHWISE_SUM(From, To)                                                      \
+  template void DepthwisePlane::sum(const From*, const float*, float, Blocks::Range, To*, \
+                                    std::int64_t) const;
+LOOM_DEPTHWISE_SUM(float, float)
+LOOM_DEPTHWISE_SUM(simd::BFloat16, float)
+LOOM_DEPTHWISE_SUM(simd::BFloat16, simd::BFloat16)
+#undef LOOM_DEPTHWISE_SUM
+
+#define LOOM_DEPTHWISE_TAPS(T)                                              \
+  template void DepthwisePlane::add_taps(const T*, const T*, float*) const; \
+  template void DepthwisePlane::add_taps_carefully(const T*, const T*, float*) const;
+LOOM_DEPTHWISE_TAPS(float)
+LOOM_DEPTHWISE_TAPS(simd::BFloat16)
+#undef LOOM_DEPTHWISE_TAPS
+
+}  // namespace loom::ops

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Depthwise convolutions in the default layout, plane by plane.
+#include "loom/device/scratch.h"
+#include "loom/ops/recipes/depthwise/depthwise.h"
+#include "loom/ops/recipes/depthwise/depthwise_parts.h"
+#include "loom/ops/recipes/depthwise/depthwise_plane.h"
+
+#include <array>
+#include <vector>
+
+namespace loom::ops {
+namespace {
+
+using Weights = std::array<float, kernels::conv::kMostDepthwiseTaps>;
+
+const Scratch t_parts;
+
+template <class T>
+Weights widened(const T* weights, std::int64_t count) {
+  Weights made;
+  for (std::int64_t i = 0; i < count; ++i) {
+    made[static_cast<std::size_t>(i)] = simd::widen(weights[i]);
+  }
+  return made;
+}
+
+/// What a plane of the result costs (depthwise_parts.h).
+double plane_work(const Windows& windows) {
+  const auto pixels = static_cast<double>(windows.result_plane());
+  return pixels * static_cast<double>(windows.taps()) +
+         kDepthwiseMove * (pixels + static_cast<double>(windows.plane()));
+}
+
+template <class T>
+void run_forward(Grid& grid, const TensorRef& result, const TensorRef& images,
+                 const TensorRef& weights, const TensorRef& bias, const Windows& windows) {
+  const std::int64_t filters = result.sizes()[1], count = windows.images * filters;
+  const std::int64_t taps = windows.taps(), rows = windows.y.result, columns = windows.x.result;
+  const DepthwisePlane plane(windows.y, windows.x);
+  const auto run = [&](std::int64_t index, Blocks::Range band) {
+    const std::int64_t filter = index % filters;
+    const std::int64_t channel = filter / (filters / windows.channels);
+    const T* from = elements_at<const T>(images) +
+                    (index / filters * windows.channels + channel) * windows.plane();
+    const Weights some = widened(elements_at<const T>(weights) + filter * taps, taps);
+    const float first = bias.defined() ? simd::widen(elements_at<const T>(bias)[filter]) : 0.F;
+    plane.sum(from, some.data(), first, band, elements_at<T>(result) + index * rows * columns,
+              columns);
+  };
+  const std::int64_t blocks = depthwise_blocks(plane_work(windows) * static_cast<double>(count));
+  const Blocks runs(count, ceil_div(count, blocks));
+  const Blocks bands(rows, ceil_div(rows, ceil_div(blocks, runs.count())));
+  grid.run_by_any(runs.count() * bands.count(), [&](std::int64_t index) {
+    const Blocks::Range some = runs[index / bands.count()], band = bands[index % bands.count()];
+    for (std::int64_t i = some.first; i < some.last; ++i) run(i, band);
+    grid.finish(some.first, some.count(), band.first * columns, band.count() * columns);
+  });
+}
+
+/// Pixels of an image a stride apart, whose gradients come from the same taps, in one direction:
+/// taps `tap`, tap + stride, ... turned by half a circle see them with stride 1.
+struct Phase {
+  WindowAxis axis;
+  std::int64_t tap, stride;
+  bool empty;  ///< no tap sees them
+
+  [[nodiscard]] std::int64_t tap_of(std::int64_t index) const noexcept {
+    return tap + (axis.kernel - 1 - index) * stride;
+  }
+};
+
+Phase phase_of(const WindowAxis& window, std::int64_t first) {
+  const std::int64_t stride = window.stride, pixels = ceil_div(window.size - first, stride);
+  const std::int64_t tap = (first + window.padding) % stride;
+  const bool empty = tap >= window.kernel;
+  const std::int64_t kernel = empty ? 1 : ceil_div(window.kernel - tap, stride);
+  // The tap sees the first pixel from here.
+  const std::int64_t from = (first + window.padding - tap) / stride;
+  return {
+      {window.result, pixels, kernel, 1, window.dilation * (kernel - 1) - from, window.dilation},
+      tap,
+      stride,
+      empty};
+}
+
+/// The gradient of a plane.
+template <class T>
+class PlaneGradient {
+ public:
+  explicit PlaneGradient(const Windows& windows) : windows_(windows) {
+    for (std::int64_t y = 0; y < std::min(windows.y.stride, windows.y.size); ++y) {
+      for (std::int64_t x = 0; x < std::min(windows.x.stride, windows.x.size); ++x) {
+        phases_.emplace_back(phase_of(windows.y, y), phase_of(windows.x, x));
+      }
+    }
+  }
+
+  void run(const T* gradient, const T* weights, T* to) const {
+    const std::int64_t width = windows_.x.size;
+    const std::int64_t parts = std::min(windows_.x.stride, windows_.x.size);
+    if (parts == 1) {
+      for (std::size_t y = 0; y < phases_.size(); ++y) {
+        run_phase(phases_[y], gradient, weights, to + static_cast<std::int64_t>(y) * width,
+                  windows_.y.stride * width);
+      }
+      return;
+    }
+    const std::int64_t step = ceil_div(width, windows_.x.stride) + kernels::conv::kDepthwiseBeyond;
+    for (std::size_t first = 0; first < phases_.size(); first += static_cast<std::size_t>(parts)) {
+      const std::int64_t rows = phases_[first].y.axis.result, row_step = parts * step;
+      float* made = t_parts.get<float>(rows * row_step);
+      for (std::int64_t x = 0; x < parts; ++x) {
+        run_phase(phases_[first + static_cast<std::size_t>(x)], gradient, weights, made + x * step,
+                  row_step);
+      }
+      const std::int64_t top = static_cast<std::int64_t>(first) / parts;
+      for (std::int64_t row = 0; row < rows; ++row) {
+        kernels::conv::interleave_row<T>(made + row * row_step, step, parts, width,
+                                         to + (top + row * windows_.y.stride) * width);
+      }
+    }
+  }
+
+ private:
+  struct Phases {
+    Phases(const Phase& in_y, const Phase& in_x) : y(in_y), x(in_x), plane(in_y.axis, in_x.axis) {}
+    Phase y, x;
+    DepthwisePlane plane;
+  };
+
+  template <class To>
+  void run_phase(const Phases& phases, const T* gradient, const T* weights, To* to,
+                 std::int64_t step) const {
+    const Phase &y = phases.y, &x = phases.x;
+    if (y.empty || x.empty) {
+      for (std::int64_t row = 0; row < y.axis.result; ++row) {
+        std::fill_n(to + row * step, x.axis.result, To());
+      }
+      return;
+    }
+    Weights some;
+    std::size_t tap = 0;
+    for (std::int64_t i = 0; i < y.axis.kernel; ++i) {
+      for (std::int64_t j = 0; j < x.axis.kernel; ++j) {
+        some[tap++] = simd::widen(weights[y.tap_of(i) * windows_.x.kernel + x.tap_of(j)]);
+      }
+    }
+    phases.plane.sum(gradient, some.data(), 0, {0, y.axis.result}, to, step);
+  }
+
+  const Windows& windows_;
+  std::vector<Phases> phases_;
+};
+
+template <class T>
+void run_image_gradient(Grid& grid, const TensorRef& result, const TensorRef& gradient,
+                        const TensorRef& weights, const Windows& windows) {
+  const PlaneGradient<T> plane(windows);
+  const std::int64_t count = windows.images * windows.channels, taps = windows.taps();
+  const std::int64_t blocks = depthwise_blocks(plane_work(windows) * static_cast<double>(count));
+  const Blocks runs(count, ceil_div(count, blocks));
+  grid.run_by_any(runs.count(), [&](std::int64_t index) {
+    const Blocks::Range some = runs[index];
+    for (std::int64_t i = some.first; i < some.last; ++i) {
+      plane.run(elements_at<const T>(gradient) + i * windows.result_plane(),
+                elements_at<const T>(weights) + i % windows.channels * taps,
+                elements_at<T>(result) + i * windows.plane());
+    }
+  });
+}
+
+template <class T>
+void run_weight_gradient(Grid& grid, const TensorRef& result, const TensorRef& gradient,
+                         const TensorRef& images, const Windows& windows) {
+  const DepthwisePlane plane(windows.y, windows.x);
+  const std::int64_t channels = windows.channels, taps = windows.taps();
+  const auto each_image = [&](std::int64_t channel, auto&& function) {
+    for (std::int64_t image = 0; image < windows.images; ++image) {
+      const std::int64_t index = image * channels + channel;
+      function(elements_at<const T>(images) + index * windows.plane(),
+               elements_at<const T>(gradient) + index * windows.result_plane());
+    }
+  };
+  const double work = plane_work(windows) * static_cast<double>(windows.images * channels);
+  const Blocks runs(channels, ceil_div(channels, depthwise_blocks(work)));
+  grid.run_by_any(runs.count(), [&](std::int64_t index) {
+    const Blocks::Range some = runs[index];
+    for (std::int64_t c = some.first; c < some.last; ++c) {
+      Weights sums{};
+      each_image(c,
+                 [&](const T* image, const T* grad) { plane.add_taps(image, grad, sums.data()); });
+      // Gradients are multiplied with the padding, too.
+      if (plane.padded() && !kernels::conv::all_finite<float>(sums.data(), taps)) [[unlikely]] {
+        sums = {};
+        each_image(c, [&](const T* image, const T* grad) {
+          plane.add_taps_carefully(image, grad, sums.data());
+        });
+      }
+      T* to = elements_at<T>(result) + c * taps;
+      for (std::int64_t i = 0; i < taps; ++i) {
+        simd::round_to(to[i], sums[static_cast<std::size_t>(i)]);
+      }
+    }
+  });
+}
+
+}  // namespace
+
+void depthwise_planes(Grid& grid, const TensorRef& result, const TensorRef& images,
+                      const TensorRef& weights, const TensorRef& bias, const Windows& windows) {
+  with_depthwise_type(result.dtype(), [&](auto zero) {
+    run_forward<decltype(zero)>(grid, result, images, weights, bias, windows);
+  });
+}
+
+void depthwise_image_gradient(Grid& grid, const TensorRef& result, const TensorRef& gradient,
+                              const TensorRef& weights, const Windows& windows) {
+  with_depthwise_type(result.dtype(), [&](auto zero) {
+    run_image_gradient<decltype(zero)>(grid, result, gradient, weights, windows);
+  });
+}
+
+void depthwise_weight_gradient(Grid& grid, const TensorRef& result, const TensorRef& gradient,
+                               const TensorRef& images, const Windows& windows) {
+  with_depthwise_type(result.dtype(), [&](auto zero) {
+    run_weight_gradient<decltype(zero)>(grid, result, gradient, images, windows);
+  });
+}
+
+}  // namespace loom::ops
