@@ -192,6 +192,32 @@ def test_a_convolution_of_single_weights_in_channels_last(dtype: torch.dtype) ->
     check(block, x, numbers(64, 64, 1, 1, dtype=dtype), numbers(64, dtype=dtype))
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("batch", [1, 3, 40])
+def test_a_batch_of_products(batch: int, dtype: torch.dtype) -> None:
+    def block(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> Result:
+        scores = torch.bmm(x, w)
+        return torch.relu(scores * 2 + b), torch.bmm(w.mT, x.mT) + b.mT
+
+    x, w = numbers(batch, 70, 130, dtype=dtype), numbers(batch, 130, 90, dtype=dtype)
+    check(block, x, w, numbers(70, 90, dtype=dtype))
+    check(block, x, w.mT.contiguous().mT, numbers(batch, 70, 1, dtype=dtype))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("images", [1, 3])
+@pytest.mark.parametrize("size", [7, 28])
+def test_a_convolution_of_single_weights(size: int, images: int, dtype: torch.dtype) -> None:
+    def block(x: torch.Tensor, w: torch.Tensor, *statistics: torch.Tensor) -> torch.Tensor:
+        mean, var, weight, bias = statistics
+        y = F.batch_norm(F.conv2d(x, w), mean, var, weight, bias)
+        return F.relu6(y) + x
+
+    x, w = numbers(images, 72, size, size, dtype=dtype), numbers(72, 72, 1, 1, dtype=dtype)
+    mean, var, weight, bias = (numbers(72, dtype=dtype, seed=s) for s in range(4))
+    check(block, x, w, mean, var.abs() + 1, weight, bias)
+
+
 # Channels, filters, size, window, stride: a first layer, Winograd's, also with more tiles side by
 # side than are multiplied at a time, single weights, few pixels, taps.
 CONVOLUTIONS = [
@@ -292,6 +318,25 @@ def test_they_are_one_command() -> None:
     with torch.no_grad():
         run()
         assert device_events(run) == ["mm", "fused: addmm, gelu"]
+
+
+def test_short_ones_are_one_command_while_they_wait() -> None:
+    """In a graph all commands do."""
+    x, w = numbers(1, 96, 14, 14, dtype=torch.float32), numbers(64, 96, 1, 1, dtype=torch.float32)
+    x, w, d = (each.to("loom") for each in (x, w, numbers(96, 1, 3, 3, dtype=torch.float32)))
+
+    def run() -> tuple[torch.Tensor, torch.Tensor]:
+        wide = F.relu6(F.conv2d(x, d, padding=1, groups=96))
+        return F.relu(F.conv2d(wide, w)), wide
+
+    run()
+    graph = torch.accelerator.Graph()
+    with torch.loom.graph(graph):
+        results = run()
+    events = device_events(graph.replay)
+    assert events[-2:] == ["fused: convolution, clamp", "fused: convolution, relu"]
+    for replayed, again in zip(results, run(), strict=True):
+        assert torch.equal(replayed.cpu(), again.cpu())
 
 
 def test_batch_norm_does_not_come_between() -> None:

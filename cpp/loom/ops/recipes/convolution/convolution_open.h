@@ -39,7 +39,8 @@ void launch_convolution(Kernel kernel, const at::Tensor& output, const at::Tenso
                         const at::Tensor& weight, More&&... more) {
   const double work = static_cast<double>(output.numel()) * static_cast<double>(weight.numel()) /
                       static_cast<double>(weight.size(0));
-  const auto shape = work >= kLeastOpen ? result_shape(output) : std::nullopt;
+  const bool open = may_be_joined(output.device(), work);
+  const auto shape = open ? result_shape(output) : std::nullopt;
   if (shape) {
     launch_open("convolution", *shape, std::move(kernel), out(output), input, weight,
                 std::forward<More>(more)...);

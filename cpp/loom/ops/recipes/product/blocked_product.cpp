@@ -151,7 +151,7 @@ void run_blocks(Grid& grid, const Problem<T>& p, bool turned, bool continues, bo
   const std::int64_t down = ceil_div(p.rows(), block.rows);
   const std::int64_t across = ceil_div(p.columns(), block.columns);
   const Finish<T> finish{grid, ends ? p.options.activation : ProductActivation::kNone, turned,
-                         ends && p.batch == 1};
+                         ends && !p.options.sums_batch};
   const auto run_block = [&](std::int64_t index) {
     const MatrixUnitScope<T> scope;
     const std::int64_t column = index % across * block.columns;
@@ -161,8 +161,10 @@ void run_blocks(Grid& grid, const Problem<T>& p, bool turned, bool continues, bo
     const std::int64_t columns = std::min(block.columns, p.columns() - column);
     for (std::int64_t i = first; i < std::min(first + block.items, p.batch); ++i) {
       const bool goes_on = continues || (p.options.sums_batch && i > first);
-      const Part<T> whole{p.result.item(i), p.addend.item(i), p.left.item(i), p.right.item(i),
-                          p.options.beta,   goes_on,          p.panels};
+      Part<T> whole{p.result.item(i), p.addend.item(i), p.left.item(i), p.right.item(i),
+                    p.options.beta,   goes_on,          p.panels};
+      // Results of a batch are rows of one matrix.
+      (turned ? whole.column : whole.row) = i * (turned ? p.columns() : p.rows());
       run_part(whole.cut(row, column, rows, columns), finish);
     }
   };
@@ -256,9 +258,10 @@ void launch_blocked_product(const char* name, const at::Tensor& result, const at
                             const at::Tensor& left, const at::Tensor& right,
                             ProductOptions options) {
   const double work = static_cast<double>(result.numel()) * static_cast<double>(left.size(-1));
-  if (result.dim() == 2 && result.is_contiguous() && work >= kLeastOpen) {
-    launch_open(name, {result.size(0), result.size(1)}, blocked_product, out(result), addend, left,
-                right, options);
+  if (result.is_contiguous() && may_be_joined(result.device(), work)) {
+    const std::int64_t columns = result.size(-1);
+    launch_open(name, {result.numel() / columns, columns}, blocked_product, out(result), addend,
+                left, right, options);
   } else {
     launch(name, Custom{}, blocked_product, out(result), addend, left, right, options);
   }

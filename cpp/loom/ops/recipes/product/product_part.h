@@ -125,7 +125,7 @@ struct Finish {
   const Grid& grid;
   ProductActivation activation;
   bool turned;  ///< it is the transposed product
-  bool alone;   ///< there is no other product whose parts have the same rows and columns
+  bool final;   ///< nothing is added to the parts
 
   void operator()(const Part<T>& p) const {
     if (activation != ProductActivation::kNone) activate(alias(p.result), activation);
@@ -140,7 +140,7 @@ struct Finish {
   template <class Visit>
   void visit(const Part<T>& p, Visit&& visit) const {
     const std::int64_t rows = p.result.rows, columns = p.result.columns;
-    if (!alone) return;
+    if (!final) return;
     turned ? visit(p.column, columns, p.row, rows) : visit(p.row, rows, p.column, columns);
   }
 };

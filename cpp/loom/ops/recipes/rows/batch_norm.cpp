@@ -27,8 +27,9 @@ bool takes(const at::Tensor& parameter) {
          (is_row_element(parameter.scalar_type()) && parameter.is_contiguous());
 }
 
-/// Nothing for tensors that are dense in another order.
-std::optional<ChannelLayout> channel_layout(const at::Tensor& tensor) {
+/// Nothing for tensors that are dense in another order, or for which `wants_statistics` of few
+/// samples with short runs.
+std::optional<ChannelLayout> channel_layout(const at::Tensor& tensor, bool wants_statistics) {
   if (tensor.dim() < 2 || tensor.numel() == 0 || !is_row_element(tensor.scalar_type()) ||
       tensor.is_neg() || tensor._is_zerotensor()) {
     return {};
@@ -36,8 +37,10 @@ std::optional<ChannelLayout> channel_layout(const at::Tensor& tensor) {
   const std::int64_t channels = tensor.size(1), places = tensor.numel() / channels;
   if (tensor.is_contiguous()) {
     const ChannelLayout layout{tensor.size(0), channels, places / tensor.size(0)};
-    if (layout.repeats() > 1 && layout.outer < kFewestSamples) return {};
-    return layout;
+    if (layout.repeats() == 1 || layout.outer >= kFewestSamples) return layout;
+    // Factors for each channel, not for each element: rows are short, but few.
+    if (!wants_statistics) return ChannelLayout{places, channels, 1};
+    return {};
   }
   if (tensor.is_contiguous(c10::MemoryFormat::ChannelsLast) ||
       tensor.is_contiguous(c10::MemoryFormat::ChannelsLast3d)) {
@@ -168,7 +171,7 @@ void evaluation_gradient_factors(Grid&, const TensorRef& to, const TensorRef& we
 
 bool record_batch_norm(const BatchNorm& norm, bool training, const at::Tensor& output,
                        const at::Tensor& mean, const at::Tensor& invstd) {
-  const auto layout = channel_layout(norm.input);
+  const auto layout = channel_layout(norm.input, training);
   if (!layout || norm.input.dim() > fusion_max_dims()) return false;
   for (const at::Tensor* vector :
        {&norm.weight, &norm.bias, &norm.running_mean, &norm.running_var, &mean, &invstd}) {
@@ -191,7 +194,7 @@ bool record_batch_norm(const BatchNorm& norm, bool training, const at::Tensor& o
 bool record_batch_norm_gradient(const BatchNormGradient& norm, const at::Tensor& to_input,
                                 const at::Tensor& to_weight, const at::Tensor& to_bias) {
   const at::Tensor &grad = norm.grad, &input = norm.input;
-  const auto layout = channel_layout(input);
+  const auto layout = channel_layout(input, /*wants_statistics=*/true);
   if (!layout || input.dim() > fusion_max_dims() || grad.strides() != input.strides() ||
       grad.scalar_type() != input.scalar_type() || grad.is_neg() || grad._is_zerotensor() ||
       !norm.mean.defined() || !norm.spread.defined()) {
