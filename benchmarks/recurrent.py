@@ -1,16 +1,29 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""LSTMs on loom against stock cpu: one call waited for, without and with its gradients."""
+"""Recurrent layers and cells on loom against stock cpu: one call waited for, without and with its
+gradients. `python benchmarks/recurrent.py GRU LSTMCell` for some of them."""
 
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Callable
 
 import torch
 from measure import describe, duration, interleaved, seconds_per_call, table
+from torch import nn
 
 SECONDS = 0.05
 
+LAYERS: dict[str, Callable[..., nn.Module]] = {
+    "LSTM": nn.LSTM,
+    "GRU": nn.GRU,
+    "RNN": nn.RNN,
+}
+CELLS: dict[str, Callable[..., nn.Module]] = {
+    "LSTMCell": nn.LSTMCell,
+    "GRUCell": nn.GRUCell,
+    "RNNCell": nn.RNNCell,
+}
 # Features and units, layers, steps, batch.
 CASES = [
     (256, 2, 64, 1),
@@ -20,37 +33,46 @@ CASES = [
     (512, 1, 32, 64),
     (1024, 1, 16, 1),
 ]
+# Features and units, batch.
+CELL_CASES = [(64, 1), (256, 1), (256, 16), (512, 64)]
 
 
-def inference(layer: torch.nn.LSTM, x: torch.Tensor) -> Callable[[], object]:
+def inference(layer: nn.Module, x: torch.Tensor) -> Callable[[], object]:
     @torch.no_grad()
-    def run() -> None:
-        layer(x)
+    def run() -> object:
+        return layer(x)
 
     return run
 
 
-def training(layer: torch.nn.LSTM, x: torch.Tensor) -> Callable[[], object]:
+def training(layer: nn.Module, x: torch.Tensor) -> Callable[[], object]:
     def run() -> None:
-        output, _ = layer(x)
+        result = layer(x)
+        output = result[0] if isinstance(result, tuple) else result
         output.backward(torch.ones_like(output))
 
     return run
 
 
-def row(case: tuple[int, int, int, int]) -> list[str]:
-    width, layers, steps, batch = case
-    layer = torch.nn.LSTM(width, width, num_layers=layers)
-    twin = copy.deepcopy(layer).to("loom")
-    x = torch.randn(steps, batch, width)
-    y = x.to("loom")
-    cells = [str(number) for number in case]
+def row(name: str, sizes: tuple[int, ...]) -> list[str]:
+    width, *others = sizes
+    if name in CELLS:
+        layer, x = CELLS[name](width, width), torch.randn(others[-1], width)
+    else:
+        layers, steps, batch = others
+        layer = LAYERS[name](width, width, num_layers=layers)
+        x = torch.randn(steps, batch, width)
+    twin, y = copy.deepcopy(layer).to("loom"), x.to("loom")
+    cells = [name, *(str(size) for size in sizes)]
+    cells[2:2] = ["", ""] if name in CELLS else []
     for make in (inference, training):
         on_cpu, on_loom = make(layer, x), make(twin, y)
         times = interleaved(
             {
-                "cpu": lambda f=on_cpu: seconds_per_call(f, lambda: None, 1, SECONDS),
-                "loom": lambda f=on_loom: seconds_per_call(f, torch.loom.synchronize, 1, SECONDS),
+                "cpu": lambda f=on_cpu: seconds_per_call(f, lambda: None, 1, SECONDS, keep=True),
+                "loom": lambda f=on_loom: seconds_per_call(
+                    f, torch.loom.synchronize, 1, SECONDS, keep=True
+                ),
             }
         )
         ratio = times["cpu"] / times["loom"]
@@ -59,10 +81,13 @@ def row(case: tuple[int, int, int, int]) -> list[str]:
 
 
 def main() -> None:
-    describe("LSTMs (cpu / loom: more than 1 is faster than cpu)")
-    header = ["units", "layers", "steps", "batch", "inference: cpu", "loom", "ratio"]
+    describe("Recurrent layers (cpu / loom: more than 1 is faster than cpu)")
+    header = ["layer", "units", "layers", "steps", "batch", "inference: cpu", "loom", "ratio"]
     header += ["with gradients: cpu", "loom", "ratio"]
-    table(header, [row(case) for case in CASES])
+    chosen = sys.argv[1:] or [*LAYERS, *CELLS]
+    rows = [row(name, case) for name in LAYERS if name in chosen for case in CASES]
+    rows += [row(name, case) for name in CELLS if name in chosen for case in CELL_CASES]
+    table(header, rows)
 
 
 if __name__ == "__main__":

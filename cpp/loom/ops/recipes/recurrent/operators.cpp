@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Recurrent layers and cells are composite in PyTorch: a product and pointwise operators for each
+// step. On loom the common form of them is one command per layer and direction; every other form
+// stays the composite. So does the cell of a plain RNN: its two products, whose results fuse with
+// what follows, are as fast.
+#include "loom/ops/recipes/recurrent/common_form.h"
+#include "loom/ops/recipes/recurrent/layer_function.h"
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/dropout.h>
+#include <ATen/ops/gru_cell_native.h>
+#include <ATen/ops/gru_native.h>
+#include <ATen/ops/lstm_cell_native.h>
+#include <ATen/ops/lstm_native.h>
+#include <ATen/ops/rnn_relu_native.h>
+#include <ATen/ops/rnn_tanh_native.h>
+#include <ATen/ops/stack.h>
+#include <torch/library.h>
+
+#include <optional>
+#include <tuple>
+#include <vector>
+
+namespace loom::ops {
+namespace {
+
+using namespace recurrent;
+
+using OptionalTensor = std::optional<at::Tensor>;
+using TwoTensors = std::tuple<at::Tensor, at::Tensor>;
+using ThreeTensors = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+
+struct CallResult {
+  at::Tensor output, hidden, cell;
+};
+
+/// All layers and directions of a call, with `dropout` between layers.
+CallResult run_layers(const Call& call, const Steps& steps, double dropout, bool records) {
+  const bool lstm = call.kind == Cell::kLstm;
+  const std::vector<at::Tensor> hidden = call.states[0].unbind(0);
+  const std::vector<at::Tensor> cell =
+      lstm ? call.states[1].unbind(0) : std::vector<at::Tensor>(hidden.size());
+  std::vector<at::Tensor> last_hidden, last_cell;
+  const std::size_t directions = call.bidirectional ? 2 : 1, each = call.has_biases ? 4 : 2;
+  at::Tensor sequence = call.batch_first ? call.input.transpose(0, 1) : call.input;
+  for (std::size_t index = 0; index < hidden.size(); index += directions) {
+    std::vector<at::Tensor> outputs;
+    for (std::size_t i = index; i < index + directions; ++i) {
+      const auto param = [&](std::size_t which) {
+        return which < each ? call.params[i * each + which].contiguous() : at::Tensor();
+      };
+      Layer layer;
+      layer.kind = call.kind;
+      layer.walk = {steps, /*reverse=*/i != index};
+      layer.input = sequence;
+      layer.hidden = hidden[i].contiguous();
+      if (lstm) layer.cell = cell[i].contiguous();
+      layer.input_weight = call.params[i * each];
+      layer.hidden_weight = param(1);
+      layer.input_bias = param(2);
+      layer.hidden_bias = param(3);
+      const LayerResult result = call_layer(layer, records);
+      outputs.push_back(result.output);
+      last_hidden.push_back(result.hidden);
+      last_cell.push_back(result.cell);
+    }
+    sequence = call.bidirectional ? at::cat(outputs, -1) : outputs[0];
+    if (dropout != 0 && index + directions < hidden.size()) {
+      sequence = at::dropout(sequence, dropout, /*train=*/true);
+    }
+  }
+  return {call.batch_first ? sequence.transpose(0, 1) : sequence, at::stack(last_hidden, 0),
+          lstm ? at::stack(last_cell, 0) : at::Tensor()};
+}
+
+/// The composite of a kind of layer, for padded and for packed sequences.
+template <Cell kCell>
+auto composite(const auto&... arguments) {
+  if constexpr (kCell == Cell::kLstm) return at::native::lstm(arguments...);
+  if constexpr (kCell == Cell::kGru) return at::native::gru(arguments...);
+  if constexpr (kCell == Cell::kTanh) return at::native::rnn_tanh(arguments...);
+  if constexpr (kCell == Cell::kRelu) return at::native::rnn_relu(arguments...);
+}
+
+template <Cell kCell>
+auto as_tuple(const CallResult& result) {
+  if constexpr (kCell == Cell::kLstm) {
+    return ThreeTensors(result.output, result.hidden, result.cell);
+  } else {
+    return TwoTensors(result.output, result.hidden);
+  }
+}
+
+/// What has one state, and lists of states as an LSTM has them. Undefined ones are none of ours.
+std::vector<at::Tensor> states_of(const at::Tensor& hidden) { return {hidden}; }
+std::vector<at::Tensor> states_of(at::TensorList states) { return states.vec(); }
+template <Cell kCell>
+constexpr std::size_t kStates = kCell == Cell::kLstm ? 2 : 1;
+template <Cell kCell>
+using States = std::conditional_t<kCell == Cell::kLstm, at::TensorList, const at::Tensor&>;
+
+/// `records`: called above autograd.
+template <Cell kCell, bool kRecords>
+auto padded(const at::Tensor& input, States<kCell> hx, at::TensorList params, bool has_biases,
+            std::int64_t num_layers, double dropout, bool train, bool bidirectional,
+            bool batch_first) {
+  const Call call{kCell,      input,      nullptr,       states_of(hx), params,
+                  has_biases, num_layers, bidirectional, batch_first};
+  if (call.states.size() == kStates<kCell> && input.defined() && input.dim() == 3) {
+    const Steps steps = steps_of_common_form(call);
+    if (steps.count() > 0) {
+      return as_tuple<kCell>(run_layers(call, steps, train ? dropout : 0, kRecords));
+    }
+  }
+  return composite<kCell>(input, hx, params, has_biases, num_layers, dropout, train, bidirectional,
+                          batch_first);
+}
+
+template <Cell kCell, bool kRecords>
+auto packed(const at::Tensor& data, const at::Tensor& batch_sizes, States<kCell> hx,
+            at::TensorList params, bool has_biases, std::int64_t num_layers, double dropout,
+            bool train, bool bidirectional) {
+  const Call call{kCell,      data,       &batch_sizes,  states_of(hx),        params,
+                  has_biases, num_layers, bidirectional, /*batch_first=*/false};
+  if (call.states.size() == kStates<kCell>) {
+    const Steps steps = steps_of_common_form(call);
+    if (steps.count() > 0) {
+      return as_tuple<kCell>(run_layers(call, steps, train ? dropout : 0, kRecords));
+    }
+  }
+  return composite<kCell>(data, batch_sizes, hx, params, has_biases, num_layers, dropout, train,
+                          bidirectional);
+}
+
+/// A single step, if it is of the common form.
+std::optional<LayerResult> run_cell(Cell kind, const at::Tensor& input, at::TensorList states,
+                                    const at::Tensor& input_weight, const at::Tensor& hidden_weight,
+                                    const OptionalTensor& input_bias,
+                                    const OptionalTensor& hidden_bias, bool records) {
+  const bool biased = input_bias && input_bias->defined();
+  if (biased != (hidden_bias && hidden_bias->defined())) return {};
+  if (!input.defined() || input.dim() != 2) return {};
+  std::vector<at::Tensor> params{input_weight, hidden_weight};
+  if (biased) params.insert(params.end(), {*input_bias, *hidden_bias});
+  Call call{kind, input, nullptr, {}, params, biased, 1, false, false};
+  for (const at::Tensor& state : states) {
+    if (!state.defined() || state.dim() != 2 || is_watched(state)) return {};
+    call.states.push_back(state.unsqueeze(0));
+  }
+  const Steps steps = steps_of_common_form(call);
+  if (steps.count() == 0) return {};
+  Layer layer;
+  layer.kind = kind;
+  layer.walk = {steps, /*reverse=*/false};
+  layer.input = input;
+  layer.hidden = states[0].contiguous();
+  if (kind == Cell::kLstm) layer.cell = states[1].contiguous();
+  layer.input_weight = input_weight;
+  layer.hidden_weight = hidden_weight.contiguous();
+  if (biased) layer.input_bias = input_bias->contiguous();
+  if (biased) layer.hidden_bias = hidden_bias->contiguous();
+  return call_layer(layer, records);
+}
+
+template <bool kRecords>
+TwoTensors lstm_cell(const at::Tensor& input, at::TensorList hx, const at::Tensor& input_weight,
+                     const at::Tensor& hidden_weight, const OptionalTensor& input_bias,
+                     const OptionalTensor& hidden_bias) {
+  if (hx.size() == 2) {
+    if (const auto result = run_cell(Cell::kLstm, input, hx, input_weight, hidden_weight,
+                                     input_bias, hidden_bias, kRecords)) {
+      return {result->output, result->cell};
+    }
+  }
+  return at::native::lstm_cell(input, hx, input_weight, hidden_weight, input_bias, hidden_bias);
+}
+
+template <bool kRecords>
+at::Tensor gru_cell(const at::Tensor& input, const at::Tensor& hx, const at::Tensor& input_weight,
+                    const at::Tensor& hidden_weight, const OptionalTensor& input_bias,
+                    const OptionalTensor& hidden_bias) {
+  if (const auto result = run_cell(Cell::kGru, input, hx, input_weight, hidden_weight, input_bias,
+                                   hidden_bias, kRecords)) {
+    return result->output;
+  }
+  return at::native::gru_cell(input, hx, input_weight, hidden_weight, input_bias, hidden_bias);
+}
+
+template <bool kRecords>
+void register_all(torch::Library& m) {
+  m.impl("lstm.input", TORCH_FN((padded<Cell::kLstm, kRecords>)));
+  m.impl("lstm.data", TORCH_FN((packed<Cell::kLstm, kRecords>)));
+  m.impl("gru.input", TORCH_FN((padded<Cell::kGru, kRecords>)));
+  m.impl("gru.data", TORCH_FN((packed<Cell::kGru, kRecords>)));
+  m.impl("rnn_tanh.input", TORCH_FN((padded<Cell::kTanh, kRecords>)));
+  m.impl("rnn_tanh.data", TORCH_FN((packed<Cell::kTanh, kRecords>)));
+  m.impl("rnn_relu.input", TORCH_FN((padded<Cell::kRelu, kRecords>)));
+  m.impl("rnn_relu.data", TORCH_FN((packed<Cell::kRelu, kRecords>)));
+  m.impl("lstm_cell", TORCH_FN(lstm_cell<kRecords>));
+  m.impl("gru_cell", TORCH_FN(gru_cell<kRecords>));
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) { register_all<true>(m); }
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) { register_all<false>(m); }
+
+}  // namespace loom::ops
