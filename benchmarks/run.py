@@ -25,18 +25,21 @@ from contenders import CONTENDERS, find_jemalloc
 from measure import table
 from workloads import GROUPS, SIZES, collect
 
-PARTS = (
-    "launch",
-    "copies",
-    "allocation",
-    "host_neutrality",
-    "products",
-    "shapes",
-    "cross_entropy",
-    "channels_last",
-    "engines",
-    "operators",
-)
+# Programs of single questions, by the names that the command line has for them.
+PARTS = {
+    "launch": "launch.py",
+    "copies": "copies.py",
+    "allocation": "allocation.py",
+    "host_neutrality": "host_neutrality.py",
+    "products": "products.py",
+    "shapes": "shapes.py",
+    "recurrent": "recurrent.py",
+    "small": "small_networks.py",
+    "cross_entropy": "cross_entropy.py",
+    "channels_last": "channels_last.py",
+    "engines": "engines.py",
+    "operators": "operators.py",
+}
 WRITTEN_BY_THEMSELVES = ("engines", "operators")  # a page of their own in docs/performance
 FOLDER = Path(__file__).parent
 QUICK_CONTENDERS = ("cpu", "cpu-jemalloc", "loom")
@@ -234,7 +237,7 @@ def main() -> int:
     codes = []
     for each in parts:
         options = ["--write"] if given.write and each in WRITTEN_BY_THEMSELVES else []
-        codes.append(subprocess.call([sys.executable, FOLDER / f"{each}.py", *options]))
+        codes.append(subprocess.call([sys.executable, FOLDER / PARTS[each], *options]))
     return max(codes, default=0)
 
 
