@@ -71,6 +71,18 @@ class ChannelsTest : public ::testing::Test {
       EXPECT_EQ(room.back(), 3);
     }
   }
+  /// The same of channels last, with sums that are added to.
+  template <class Body>
+  void for_blocks(Body body) {
+    mean.assign(mean.size(), 0);
+    second.assign(second.size(), 0);
+    const std::int64_t row = layout.outer / 4, channel = layout.channels / 2;
+    for (const Range rows : {Range{0, row}, Range{row, layout.outer}}) {
+      for (const Range channels : {Range{channel, layout.channels}, Range{0, channel}}) {
+        body(RowBlock{rows, channels, layout.channels});
+      }
+    }
+  }
 
   ChannelLayout layout{};
   std::vector<T> from, grad;
@@ -91,13 +103,10 @@ TYPED_TEST(ChannelsTest, Moments) {
     } else {
       std::vector<float> shift(this->mean.size()), room(2 * this->mean.size());
       find_shift(this->from.data(), layout, room.data(), shift.data());
-      std::vector<double> parts(room.size());
-      for (const Range rows : {Range{0, 33}, Range{33, layout.outer}}) {
-        add_moments_of_rows(this->from.data(), shift.data(), layout.channels, rows, room.data(),
-                            parts.data());
-      }
-      this->mean.assign(parts.begin(), parts.begin() + layout.channels);
-      this->second.assign(parts.begin() + layout.channels, parts.end());
+      this->for_blocks([&](const RowBlock& block) {
+        add_moments_of_rows(this->from.data(), shift.data(), block, room.data(), this->mean.data(),
+                            this->second.data());
+      });
       finish_moments(layout, shift.data(), this->mean.data(), this->second.data());
     }
     for (std::int64_t c = 0; c < layout.channels; ++c) {
@@ -118,11 +127,10 @@ TYPED_TEST(ChannelsTest, Gradients) {
       });
     } else {
       std::vector<float> room(2 * this->mean.size());
-      std::vector<double> parts(room.size());
-      add_gradients_of_rows(this->grad.data(), this->from.data(), this->means.data(),
-                            layout.channels, {0, layout.outer}, room.data(), parts.data());
-      this->mean.assign(parts.begin(), parts.begin() + layout.channels);
-      this->second.assign(parts.begin() + layout.channels, parts.end());
+      this->for_blocks([&](const RowBlock& block) {
+        add_gradients_of_rows(this->grad.data(), this->from.data(), this->means.data(), block,
+                              room.data(), this->mean.data(), this->second.data());
+      });
     }
     for (std::int64_t c = 0; c < layout.channels; ++c) {
       const auto expected = this->expected(c);
@@ -141,9 +149,9 @@ TYPED_TEST(ChannelsTest, SumsAndQuotients) {
       });
     } else {
       std::vector<float> room(this->mean.size());
-      this->mean.assign(this->mean.size(), 0);
-      add_sums_of_rows(this->from.data(), layout.channels, {0, layout.outer}, room.data(),
-                       this->mean.data());
+      this->for_blocks([&](const RowBlock& block) {
+        add_sums_of_rows(this->from.data(), block, room.data(), this->mean.data());
+      });
     }
     std::vector<TypeParam> quotients(this->mean.size());
     store_quotients(this->mean.data(), double{kFactor}, layout.channels, quotients.data());

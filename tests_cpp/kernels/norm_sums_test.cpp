@@ -47,8 +47,10 @@ class NormSumsTest : public testing::SimdTest {
       gradient_sums_of_runs<T>.of(GetParam())(grad.data(), from.data(), kRuns, kStride, columns,
                                               kMean, sums);
       EXPECT_NEAR(sum_of_runs<T>.of(GetParam())(from.data(), kRuns, kStride, columns), sum, most);
-      EXPECT_NEAR(square_sum_of_runs<T>.of(GetParam())(from.data(), kRuns, kStride, columns, kMean),
-                  squares, most);
+      double moments[2];
+      moment_sums_of_runs<T>.of(GetParam())(from.data(), kRuns, kStride, columns, kMean, moments);
+      EXPECT_NEAR(moments[0], sum - static_cast<double>(kRuns * columns) * kMean, most);
+      EXPECT_NEAR(moments[1], squares, most);
       EXPECT_NEAR(sums[0], slopes, most);
       EXPECT_NEAR(sums[1], products, most);
       EXPECT_NEAR(gemm::inner_product<T>.of(GetParam())(grad.data(), from.data(), columns),
@@ -69,26 +71,32 @@ class NormSumsTest : public testing::SimdTest {
   void expect_columns() {
     constexpr std::int64_t kRows = 3;
     for (const std::int64_t columns : testing::kRowLengths) {
-      const auto rows = elements<T>(kRows * columns, 3), grad = elements<T>(columns, 4);
+      const auto rows = elements<T>(kRows * columns, 3), grad = elements<T>(kRows * columns, 4);
       const auto shift = elements<float>(columns, 5), before = elements<float>(columns, 6);
       auto sums = before, moments = before, squares = before, slopes = before, products = before;
       sums.push_back(1);
       add_rows<T>.of(GetParam())(rows.data(), kRows, columns, sums.data(), columns);
       EXPECT_EQ(sums.back(), 1) << "beyond the row";
-      add_moments<T>.of(GetParam())(rows.data(), shift.data(), moments.data(), squares.data(),
-                                    columns);
-      add_gradients<T>.of(GetParam())(grad.data(), rows.data(), shift.data(), slopes.data(),
-                                      products.data(), columns);
+      add_moments<T>.of(GetParam())(rows.data(), kRows, columns, shift.data(), moments.data(),
+                                    squares.data(), columns);
+      add_gradients<T>.of(GetParam())(grad.data(), rows.data(), kRows, columns, shift.data(),
+                                      slopes.data(), products.data(), columns);
       for (std::int64_t i = 0; i < columns; ++i) {
-        float sum = before[i];
-        for (std::int64_t row = 0; row < kRows; ++row) sum += simd::widen(rows[row * columns + i]);
-        const float distance = simd::widen(rows[i]) - shift[i];
+        float sum = before[i], moment = before[i], slope = before[i];
+        double square = before[i], product = before[i];
+        for (std::int64_t at = i; at < kRows * columns; at += columns) {
+          const float distance = simd::widen(rows[at]) - shift[i];
+          sum += simd::widen(rows[at]);
+          moment += distance;
+          slope += simd::widen(grad[at]);
+          square += double{distance} * distance;
+          product += exact(grad[at]) * distance;
+        }
         EXPECT_EQ(sums[i], sum);
-        EXPECT_EQ(moments[i], before[i] + distance);
-        EXPECT_EQ(slopes[i], before[i] + simd::widen(grad[i]));
-        const double wide = distance;
-        EXPECT_NEAR(squares[i], before[i] + wide * wide, 0x1p-22);
-        EXPECT_NEAR(products[i], before[i] + exact(grad[i]) * wide, 0x1p-22);
+        EXPECT_EQ(moments[i], moment);
+        EXPECT_EQ(slopes[i], slope);
+        EXPECT_NEAR(squares[i], square, kRows * 0x1p-22);
+        EXPECT_NEAR(products[i], product, kRows * 0x1p-22);
       }
     }
   }

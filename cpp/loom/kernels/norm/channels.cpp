@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 
 namespace loom::kernels::norm {
 namespace {
@@ -68,7 +69,7 @@ void short_moments(const T* from, ChannelLayout layout, Range channels, float* r
     std::fill(mean + channels.begin, mean + channels.end, 0.0);
     std::fill(square_sum + channels.begin, square_sum + channels.end, 0.0);
     runs.add_rows(mean, square_sum, [&](std::int64_t begin, float* sums, float* squares) {
-      add(from + begin, runs.shift(), sums, squares, runs.columns());
+      add(from + begin, 1, 0, runs.shift(), sums, squares, runs.columns());
     });
   };
   std::fill(mean + channels.begin, mean + channels.end, 0.0);
@@ -85,13 +86,18 @@ void short_moments(const T* from, ChannelLayout layout, Range channels, float* r
   }
 }
 
-/// Some rows of `kSums` sums for each channel: add(row, rows, sums) adds rows to sums in float.
-template <int kSums, class Add>
-void add_rows_to(double* parts, std::int64_t channels, Range rows, float* sums, Add add) {
-  for (std::int64_t row = rows.begin; row < rows.end; row += kRowsOfSum) {
-    std::fill_n(sums, kSums * channels, 0.0F);
-    add(row, std::min(kRowsOfSum, rows.end - row), sums);
-    add_to_doubles(parts, sums, kSums * channels);
+/// add(row, rows) adds some rows to the sums in `room`, which are added to those in double.
+template <class Add>
+void add_rows_to(std::initializer_list<double*> sums, const RowBlock& block, float* room, Add add) {
+  const std::int64_t length = block.channels.length();
+  for (std::int64_t row = block.rows.begin; row < block.rows.end; row += kRowsOfSum) {
+    std::fill_n(room, static_cast<std::int64_t>(sums.size()) * length, 0.0F);
+    add(row, std::min(kRowsOfSum, block.rows.end - row));
+    const float* part = room;
+    for (double* const sum : sums) {
+      add_to_doubles(sum + block.channels.begin, part, length);
+      part += length;
+    }
   }
 }
 
@@ -116,11 +122,12 @@ void channel_moments(const T* from, ChannelLayout layout, Range channels, float*
   for (std::int64_t c = channels.begin; c < channels.end; ++c) {
     mean[c] /= count;
     const auto rounded = static_cast<float>(mean[c]);
-    const double squares =
-        square_sum_of_runs<T>(from + c * layout.inner, layout.outer, layout.channels * layout.inner,
-                              layout.inner, rounded);
-    const double distance = mean[c] - static_cast<double>(rounded);
-    square_sum[c] = squares - count * distance * distance;
+    double sums[2];
+    moment_sums_of_runs<T>(from + c * layout.inner, layout.outer, layout.channels * layout.inner,
+                           layout.inner, rounded, sums);
+    // An infinite mean has no distances.
+    if (std::isfinite(sums[0])) mean[c] = static_cast<double>(rounded) + sums[0] / count;
+    square_sum[c] = sums[1] - sums[0] * sums[0] / count;
   }
 }
 
@@ -134,7 +141,7 @@ void channel_gradients(const T* grad, const T* from, ChannelLayout layout, Range
     std::fill(sum + channels.begin, sum + channels.end, 0.0);
     std::fill(product + channels.begin, product + channels.end, 0.0);
     runs.add_rows(sum, product, [&](std::int64_t begin, float* sums, float* products) {
-      add(grad + begin, from + begin, runs.shift(), sums, products, runs.columns());
+      add(grad + begin, from + begin, 1, 0, runs.shift(), sums, products, runs.columns());
     });
     return;
   }
@@ -149,40 +156,38 @@ void channel_gradients(const T* grad, const T* from, ChannelLayout layout, Range
 }
 
 template <class T>
-void add_sums_of_rows(const T* from, std::int64_t channels, Range rows, float* room,
-                      double* parts) noexcept {
+void add_sums_of_rows(const T* from, const RowBlock& block, float* room, double* sums) noexcept {
   const auto add = add_rows<T>.of(simd_level());
-  add_rows_to<1>(parts, channels, rows, room,
-                 [&](std::int64_t row, std::int64_t count, float* sums) {
-                   for (std::int64_t i = 0; i < count; i += kRowsAtOnce) {
-                     add(from + (row + i) * channels, std::min(kRowsAtOnce, count - i), channels,
-                         sums, channels);
-                   }
-                 });
+  add_rows_to({sums}, block, room, [&](std::int64_t row, std::int64_t rows) {
+    const T* const first = from + row * block.stride + block.channels.begin;
+    for (std::int64_t i = 0; i < rows; i += kRowsAtOnce) {
+      add(first + i * block.stride, std::min(kRowsAtOnce, rows - i), block.stride, room,
+          block.channels.length());
+    }
+  });
 }
 
 template <class T>
-void add_moments_of_rows(const T* from, const float* shift, std::int64_t channels, Range rows,
-                         float* room, double* parts) noexcept {
+void add_moments_of_rows(const T* from, const float* shift, const RowBlock& block, float* room,
+                         double* sums, double* squares) noexcept {
   const auto add = add_moments<T>.of(simd_level());
-  add_rows_to<2>(parts, channels, rows, room,
-                 [&](std::int64_t row, std::int64_t count, float* sums) {
-                   for (std::int64_t i = row; i < row + count; ++i) {
-                     add(from + i * channels, shift, sums, sums + channels, channels);
-                   }
-                 });
+  const std::int64_t length = block.channels.length();
+  add_rows_to({sums, squares}, block, room, [&](std::int64_t row, std::int64_t rows) {
+    add(from + row * block.stride + block.channels.begin, rows, block.stride,
+        shift + block.channels.begin, room, room + length, length);
+  });
 }
 
 template <class T>
-void add_gradients_of_rows(const T* grad, const T* from, const float* mean, std::int64_t channels,
-                           Range rows, float* room, double* parts) noexcept {
+void add_gradients_of_rows(const T* grad, const T* from, const float* mean, const RowBlock& block,
+                           float* room, double* sums, double* products) noexcept {
   const auto add = add_gradients<T>.of(simd_level());
-  add_rows_to<2>(
-      parts, channels, rows, room, [&](std::int64_t row, std::int64_t count, float* sums) {
-        for (std::int64_t i = row; i < row + count; ++i) {
-          add(grad + i * channels, from + i * channels, mean, sums, sums + channels, channels);
-        }
-      });
+  const std::int64_t length = block.channels.length();
+  add_rows_to({sums, products}, block, room, [&](std::int64_t row, std::int64_t rows) {
+    const std::int64_t first = row * block.stride + block.channels.begin;
+    add(grad + first, from + first, rows, block.stride, mean + block.channels.begin, room,
+        room + length, length);
+  });
 }
 
 template <class T>
@@ -226,11 +231,11 @@ void store_quotients(const double* from, double divisor, std::int64_t count, T* 
                                 double*) noexcept;                                                \
   template void channel_gradients(const T*, const T*, ChannelLayout, Range, const float*, float*, \
                                   double*, double*) noexcept;                                     \
-  template void add_sums_of_rows(const T*, std::int64_t, Range, float*, double*) noexcept;        \
-  template void add_moments_of_rows(const T*, const float*, std::int64_t, Range, float*,          \
+  template void add_sums_of_rows(const T*, const RowBlock&, float*, double*) noexcept;            \
+  template void add_moments_of_rows(const T*, const float*, const RowBlock&, float*, double*,     \
                                     double*) noexcept;                                            \
-  template void add_gradients_of_rows(const T*, const T*, const float*, std::int64_t, Range,      \
-                                      float*, double*) noexcept;                                  \
+  template void add_gradients_of_rows(const T*, const T*, const float*, const RowBlock&, float*,  \
+                                      double*, double*) noexcept;                                 \
   template void find_shift(const T*, ChannelLayout, float*, float*) noexcept;                     \
   template void store_quotients(const double*, double, std::int64_t, T*) noexcept;
 LOOM_INSTANTIATE(float)

@@ -53,22 +53,27 @@ template <class T>
 void channel_gradients(const T* grad, const T* from, ChannelLayout layout, Range channels,
                        const float* mean, float* room, double* sum, double* product) noexcept;
 
-// Rows with an element of each channel: inner == 1. Some rows are added to parts[channel] and, of
-// the second sum, parts[channels + channel]. Room: a float for each of these.
+/// Rows with an element of each channel (inner == 1), `stride` elements apart, and the channels
+/// that a block has of them. Arrays have numbers of all channels.
+struct RowBlock {
+  Range rows, channels;
+  std::int64_t stride;
+};
+
+// Adds to sums of the block's channels. Room: a float for each sum.
 
 template <class T>
-void add_sums_of_rows(const T* from, std::int64_t channels, Range rows, float* room,
-                      double* parts) noexcept;
+void add_sums_of_rows(const T* from, const RowBlock& block, float* room, double* sums) noexcept;
 
 /// Of from - shift, and of the squares of that.
 template <class T>
-void add_moments_of_rows(const T* from, const float* shift, std::int64_t channels, Range rows,
-                         float* room, double* parts) noexcept;
+void add_moments_of_rows(const T* from, const float* shift, const RowBlock& block, float* room,
+                         double* sums, double* squares) noexcept;
 
 /// Of grad, and of grad * (from - mean).
 template <class T>
-void add_gradients_of_rows(const T* grad, const T* from, const float* mean, std::int64_t channels,
-                           Range rows, float* room, double* parts) noexcept;
+void add_gradients_of_rows(const T* grad, const T* from, const float* mean, const RowBlock& block,
+                           float* room, double* sums, double* products) noexcept;
 
 /// Elements of a channel are near this: their sum's square and the sum of their squares, less it,
 /// are not near each other. The mean of a few rows, or 0. Room: a row.

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 namespace loom::kernels::norm {
 namespace {
@@ -14,24 +15,22 @@ namespace {
 // to zero: its least normal number is 1.2e-38, and a millionth of the square that counts is enough.
 constexpr double kLeastSquare = 1e-30;
 
-/// By Welford's steps in double, which also have ATen's means where an element is infinite.
+/// The one value of all elements, if they are all the same and finite; NaN where one is not.
 template <class T>
-Moments wide_moments(const T* from, std::int64_t count) noexcept {
-  float least = 0, most = 0;
-  extrema<T>(from, count, &least, &most);
-  if (std::isnan(least) || (least == most && std::isfinite(least))) {
-    const auto value = static_cast<double>(least);
-    return {static_cast<double>(count), value, value - value};
+std::optional<double> only_value(const T* from, std::int64_t runs, std::int64_t stride,
+                                 std::int64_t columns) noexcept {
+  const float first = simd::widen(from[0]);
+  for (std::int64_t run = 0; run < runs; ++run) {
+    float least = first, most = first;
+    if (columns > 1) {
+      extrema<T>(from + run * stride, columns, &least, &most);
+    } else {
+      least = most = simd::widen(from[run * stride]);
+    }
+    if (std::isnan(least)) return static_cast<double>(least);
+    if (least != first || most != first || !std::isfinite(first)) return std::nullopt;
   }
-  Moments all;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const auto value = static_cast<double>(simd::widen(from[i]));
-    all.count += 1;
-    const double distance = value - all.mean;
-    all.mean += distance / all.count;
-    all.squares += distance * (value - all.mean);
-  }
-  return all;
+  return static_cast<double>(first);
 }
 
 }  // namespace
@@ -53,15 +52,39 @@ template <class T>
 Moments moments(const T* from, std::int64_t count) noexcept {
   Moments all{.count = static_cast<double>(count)};
   all.mean = sum_of_runs<T>(from, 1, 0, count) / all.count;
-  // Distances are from the mean as a float, which is a little beside it.
+  // Distances are from the mean as a float, and as sums in float give it, which is a little beside.
   const auto shift = static_cast<float>(all.mean);
-  const double beside = all.mean - static_cast<double>(shift);
-  const double squares = square_sum_of_runs<T>(from, 1, 0, count, shift);
-  if (!std::isfinite(squares) || squares < kLeastSquare * all.count) {
-    return wide_moments(from, count);
-  }
-  all.squares = std::max(squares - all.count * beside * beside, 0.0);
+  double sums[2];
+  moment_sums_of_runs<T>(from, 1, 0, count, shift, sums);
+  const double beside = sums[0] / all.count, squares = sums[1];
+  if (needs_wide_moments(squares, all.count)) return wide_moments(from, 1, 0, count);
+  all.mean = static_cast<double>(shift) + beside;
+  all.squares = std::max(squares - beside * sums[0], 0.0);
   return all;
+}
+
+// By Welford's steps, which also have ATen's means where an element is infinite.
+template <class T>
+Moments wide_moments(const T* from, std::int64_t runs, std::int64_t stride,
+                     std::int64_t columns) noexcept {
+  if (const auto value = only_value(from, runs, stride, columns)) {
+    return {static_cast<double>(runs * columns), *value, *value - *value};
+  }
+  Moments all;
+  for (std::int64_t run = 0; run < runs; ++run) {
+    for (std::int64_t i = 0; i < columns; ++i) {
+      const auto value = static_cast<double>(simd::widen(from[run * stride + i]));
+      all.count += 1;
+      const double distance = value - all.mean;
+      all.mean += distance / all.count;
+      all.squares += distance * (value - all.mean);
+    }
+  }
+  return all;
+}
+
+bool needs_wide_moments(double squares, double count) noexcept {
+  return !std::isfinite(squares) || squares < kLeastSquare * count;
 }
 
 Moments merged(const Moments& a, const Moments& b) noexcept {
@@ -76,5 +99,8 @@ template double total(const float*, std::int64_t, bool) noexcept;
 template double total(const simd::BFloat16*, std::int64_t, bool) noexcept;
 template Moments moments(const float*, std::int64_t) noexcept;
 template Moments moments(const simd::BFloat16*, std::int64_t) noexcept;
+template Moments wide_moments(const float*, std::int64_t, std::int64_t, std::int64_t) noexcept;
+template Moments wide_moments(const simd::BFloat16*, std::int64_t, std::int64_t,
+                              std::int64_t) noexcept;
 
 }  // namespace loom::kernels::norm

@@ -21,6 +21,15 @@ struct Moments {
 template <class T>
 [[nodiscard]] Moments moments(const T* from, std::int64_t count) noexcept;
 
+/// Of `runs` runs of `columns` elements together, `stride` elements apart, one after the other in
+/// double: right wherever sums of squares in float32 are not.
+template <class T>
+[[nodiscard]] Moments wide_moments(const T* from, std::int64_t runs, std::int64_t stride,
+                                   std::int64_t columns) noexcept;
+
+/// True if a sum of so many squares in float32 has lost digits, or left the range.
+[[nodiscard]] bool needs_wide_moments(double squares, double count) noexcept;
+
 /// Both together, by the formula of Chan et al. An infinite mean of `a` makes it NaN, as in ATen.
 [[nodiscard]] Moments merged(const Moments& a, const Moments& b) noexcept;
 

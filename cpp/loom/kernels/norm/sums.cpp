@@ -28,6 +28,41 @@ template <class Body, class End>
   end();
 }
 
+#define LOOM_EACH_ROW                                                                     \
+  [&](std::int64_t row, std::int64_t i, std::int64_t count, Floats& sum, Floats& product) \
+      __attribute__((always_inline))
+
+/// Calls add(row, column, count, first, second) for the rows of some vectors of columns at a time,
+/// whose sums stay in registers.
+template <class Add>
+[[gnu::always_inline]] inline void add_pairs(std::int64_t columns, std::int64_t rows, float* first,
+                                             float* second, Add add) {
+  std::int64_t column = 0;
+  for (; column + kChains * kLanes <= columns; column += kChains * kLanes) {
+    Floats sums[kChains], products[kChains];
+    for (int c = 0; c < kChains; ++c) {
+      sums[c] = load(first + column + c * kLanes);
+      products[c] = load(second + column + c * kLanes);
+    }
+    for (std::int64_t row = 0; row < rows; ++row) {
+      for (int c = 0; c < kChains; ++c) {
+        add(row, column + c * kLanes, kLanes, sums[c], products[c]);
+      }
+    }
+    for (int c = 0; c < kChains; ++c) {
+      store(first + column + c * kLanes, sums[c]);
+      store(second + column + c * kLanes, products[c]);
+    }
+  }
+  for (; column < columns; column += kLanes) {
+    const std::int64_t count = columns - column < kLanes ? columns - column : kLanes;
+    Floats sum = get(first, column, count, 0), product = get(second, column, count, 0);
+    for (std::int64_t row = 0; row < rows; ++row) add(row, column, count, sum, product);
+    put(first, column, count, sum);
+    put(second, column, count, product);
+  }
+}
+
 }  // namespace
 
 template <class T>
@@ -45,21 +80,22 @@ double sum_of_runs(const T* from, std::int64_t runs, std::int64_t stride,
 }
 
 template <class T>
-double square_sum_of_runs(const T* from, std::int64_t runs, std::int64_t stride,
-                          std::int64_t columns, float mean) noexcept {
-  double all_of = 0;
-  Sum sum;
+void moment_sums_of_runs(const T* from, std::int64_t runs, std::int64_t stride,
+                         std::int64_t columns, float shift, double* sums) noexcept {
+  Sum plain, squares;
+  sums[0] = sums[1] = 0;
   for_runs(
       runs, stride, columns,
       LOOM_EACH {
-        const Floats value = get(from, i, count, mean) - all(mean);
-        sum.chains[chain] += value * value;
+        const Floats value = get(from, i, count, shift) - all(shift);
+        plain.chains[chain] += value;
+        squares.chains[chain] += value * value;
       },
       [&]() __attribute__((always_inline)) {
-        all_of += sum.total();
-        sum = {};
+        sums[0] += plain.total();
+        sums[1] += squares.total();
+        plain = squares = {};
       });
-  return all_of;
 }
 
 template <class T>
@@ -104,27 +140,25 @@ void add_rows(const T* from, std::int64_t rows, std::int64_t stride, float* sums
 }
 
 template <class T>
-void add_moments(const T* from, const float* shift, float* sums, float* squares,
-                 std::int64_t columns) noexcept {
-  for_vectors(
-      columns, LOOM_EACH {
-        (void)chain;
-        const Floats value = get(from, i, count, 0) - get(shift, i, count, 0);
-        put(sums, i, count, get(sums, i, count, 0) + value);
-        put(squares, i, count, get(squares, i, count, 0) + value * value);
+void add_moments(const T* from, std::int64_t rows, std::int64_t stride, const float* shift,
+                 float* sums, float* squares, std::int64_t columns) noexcept {
+  add_pairs(
+      columns, rows, sums, squares, LOOM_EACH_ROW {
+        const Floats value = get(from + row * stride, i, count, 0) - get(shift, i, count, 0);
+        sum += value;
+        product += value * value;
       });
 }
 
 template <class T>
-void add_gradients(const T* grad, const T* from, const float* means, float* sums, float* products,
+void add_gradients(const T* grad, const T* from, std::int64_t rows, std::int64_t stride,
+                   const float* means, float* sums, float* products,
                    std::int64_t columns) noexcept {
-  for_vectors(
-      columns, LOOM_EACH {
-        (void)chain;
-        const Floats value = get(grad, i, count, 0);
-        const Floats centred = get(from, i, count, 0) - get(means, i, count, 0);
-        put(sums, i, count, get(sums, i, count, 0) + value);
-        put(products, i, count, get(products, i, count, 0) + value * centred);
+  add_pairs(
+      columns, rows, sums, products, LOOM_EACH_ROW {
+        const Floats value = get(grad + row * stride, i, count, 0);
+        sum += value;
+        product += value * (get(from + row * stride, i, count, 0) - get(means, i, count, 0));
       });
 }
 
@@ -152,16 +186,17 @@ double sum_of_numbers(const T* from, std::int64_t columns) noexcept {
   return all_of;
 }
 
-#define LOOM_INSTANTIATE(T)                                                                    \
-  template double sum_of_runs(const T*, std::int64_t, std::int64_t, std::int64_t) noexcept;    \
-  template double square_sum_of_runs(const T*, std::int64_t, std::int64_t, std::int64_t,       \
-                                     float) noexcept;                                          \
-  template void gradient_sums_of_runs(const T*, const T*, std::int64_t, std::int64_t,          \
-                                      std::int64_t, float, double*) noexcept;                  \
-  template void add_rows(const T*, std::int64_t, std::int64_t, float*, std::int64_t) noexcept; \
-  template void add_moments(const T*, const float*, float*, float*, std::int64_t) noexcept;    \
-  template void add_gradients(const T*, const T*, const float*, float*, float*,                \
-                              std::int64_t) noexcept;                                          \
+#define LOOM_INSTANTIATE(T)                                                                     \
+  template double sum_of_runs(const T*, std::int64_t, std::int64_t, std::int64_t) noexcept;     \
+  template void moment_sums_of_runs(const T*, std::int64_t, std::int64_t, std::int64_t, float,  \
+                                    double*) noexcept;                                          \
+  template void gradient_sums_of_runs(const T*, const T*, std::int64_t, std::int64_t,           \
+                                      std::int64_t, float, double*) noexcept;                   \
+  template void add_rows(const T*, std::int64_t, std::int64_t, float*, std::int64_t) noexcept;  \
+  template void add_moments(const T*, std::int64_t, std::int64_t, const float*, float*, float*, \
+                            std::int64_t) noexcept;                                             \
+  template void add_gradients(const T*, const T*, std::int64_t, std::int64_t, const float*,     \
+                              float*, float*, std::int64_t) noexcept;                           \
   template double sum_of_numbers(const T*, std::int64_t) noexcept;
 LOOM_INSTANTIATE(float)
 LOOM_INSTANTIATE(simd::BFloat16)

@@ -16,27 +16,28 @@ LOOM_SIMD_DECLARE(
     template <class T> double sum_of_runs(const T* from, std::int64_t runs, std::int64_t stride,
                                           std::int64_t columns) noexcept;
     template <class T>
-    double square_sum_of_runs(const T* from, std::int64_t runs, std::int64_t stride,
-                              std::int64_t columns, float mean) noexcept;
+    void moment_sums_of_runs(const T* from, std::int64_t runs, std::int64_t stride,
+                             std::int64_t columns, float shift, double* sums) noexcept;
     template <class T>
     void gradient_sums_of_runs(const T* grad, const T* from, std::int64_t runs, std::int64_t stride,
                                std::int64_t columns, float mean, double* sums) noexcept;
     template <class T> void add_rows(const T* from, std::int64_t rows, std::int64_t stride,
                                      float* sums, std::int64_t columns) noexcept;
-    template <class T> void add_moments(const T* from, const float* shift, float* sums,
-                                        float* squares, std::int64_t columns) noexcept;
     template <class T>
-    void add_gradients(const T* grad, const T* from, const float* means, float* sums,
-                       float* products, std::int64_t columns) noexcept;
+    void add_moments(const T* from, std::int64_t rows, std::int64_t stride, const float* shift,
+                     float* sums, float* squares, std::int64_t columns) noexcept;
+    template <class T> void add_gradients(const T* grad, const T* from, std::int64_t rows,
+                                          std::int64_t stride, const float* means, float* sums,
+                                          float* products, std::int64_t columns) noexcept;
     template <class T> double sum_of_numbers(const T* from, std::int64_t columns) noexcept;)
 
 /// Sums over runs of `columns` elements that lie together, `runs` of them `stride` elements apart:
-/// of the elements, of the squares of from - mean, and (sums[0], sums[1]) of grad and of
+/// of the elements; (sums[0], sums[1]) of from - shift and its square; and of grad and
 /// grad * (from - mean).
 template <class T>
 inline constexpr simd::Versions sum_of_runs{LOOM_SIMD_LIST(sum_of_runs<T>)};
 template <class T>
-inline constexpr simd::Versions square_sum_of_runs{LOOM_SIMD_LIST(square_sum_of_runs<T>)};
+inline constexpr simd::Versions moment_sums_of_runs{LOOM_SIMD_LIST(moment_sums_of_runs<T>)};
 template <class T>
 inline constexpr simd::Versions gradient_sums_of_runs{LOOM_SIMD_LIST(gradient_sums_of_runs<T>)};
 
@@ -44,8 +45,8 @@ inline constexpr simd::Versions gradient_sums_of_runs{LOOM_SIMD_LIST(gradient_su
 template <class T>
 inline constexpr simd::Versions add_rows{LOOM_SIMD_LIST(add_rows<T>)};
 
-/// What a row with an element of each channel adds to the channels' sums: from - shift and its
-/// square; grad and grad * (from - mean).
+/// What rows with an element of each channel, `stride` elements apart, add to the channels' sums:
+/// from - shift and its square; grad and grad * (from - mean).
 template <class T>
 inline constexpr simd::Versions add_moments{LOOM_SIMD_LIST(add_moments<T>)};
 template <class T>

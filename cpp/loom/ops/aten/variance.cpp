@@ -3,6 +3,7 @@
 #include "loom/ops/aten/structured.h"
 #include "loom/ops/cuts/reduce.h"
 #include "loom/ops/recipes/rows/all_elements.h"
+#include "loom/ops/recipes/rows/variances.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/native/ReduceOpsUtils.h>
@@ -68,6 +69,14 @@ void variance_of_chunks(Grid& grid, const TensorRef& variance, const TensorRef& 
   }
 }
 
+/// By kernels of ours, if they can.
+bool launch_own(const char* name, const at::Tensor& variance, const at::Tensor& mean,
+                const at::Tensor& self, Reduced reduced, double correction, bool root) {
+  const bool one = variance.numel() == 1;
+  if (one && launch_variance_of_all(name, variance, mean, self, correction, root)) return true;
+  return launch_variances(name, variance, mean, self, reduced, correction, root);
+}
+
 template <int kOutputs, bool kRoot>
 struct VarianceMeta : at::impl::MetaBase {
   void meta(const at::Tensor& self, at::OptionalIntArrayRef dims, at::OptionalScalarRef,
@@ -98,16 +107,16 @@ struct Variance {
     const Reduced reduced = reduced_dims(self, dims, keepdim);
     const at::Tensor mean = kOutputs == 2 ? outputs[kOutputs - 1] : at::Tensor();
     const double less = correction.value_or(1).toDouble();
-    const bool one = outputs[0].numel() == 1;
-    if (one && launch_variance_of_all(name, outputs[0], mean, self, less, kRoot)) return;
+    if (launch_own(name, outputs[0], mean, self, reduced, less, kRoot)) return;
     const auto chunks = self.is_complex() ? std::nullopt : cut_reduced(self, reduced, kCost);
     const auto each = static_cast<double>(self.numel()) / static_cast<double>(outputs[0].numel());
     if (chunks && less < each) {
       return ops::launch(name, Custom{}, variance_of_chunks, out(outputs[0]), out(mean), self,
                          *chunks, reduced, less, kRoot);
     }
-    launch_cpu<kCpu>(name, cut_kept(self, reduced, kOutputs, kCost), outputs, self, dims,
-                     correction, keepdim);
+    const at::DimVector list = reduced.dims(self.dim());
+    launch_cpu<kCpu>(name, cut_kept(self, reduced, kOutputs, kCost), outputs, self,
+                     c10::IntArrayRef(list), correction, keepdim);
   }
 };
 

@@ -12,8 +12,11 @@ namespace loom::ops {
 namespace {
 
 using kernels::norm::Range;
+using kernels::norm::RowBlock;
 
-constexpr std::int64_t kRowsOfBlock = 512;
+constexpr std::int64_t kRowsOfBlock = 512, kChannelsOfBlock = 1024;
+// So many strips of channels keep all cores busy.
+constexpr std::int64_t kManyStrips = 64;
 // What is worth another core.
 constexpr std::int64_t kElementsOfBlock = 32768;
 // Elements of a row of short runs that are added up together: they stay in L1.
@@ -35,17 +38,24 @@ void for_channels(Grid& grid, ChannelLayout layout, Body body) {
 }
 
 /// `sums` sums for each channel of rows that have an element of each, one after the other:
-/// add(rows, room, part) adds rows to a block's sums. These are added in the order of the blocks.
+/// add(block, room, part) adds a block's elements to its sums. Those of a channel are added in the
+/// order of the rows.
 template <class Add>
 std::vector<double> add_blocks(Grid& grid, ChannelLayout layout, int sums, Add add) {
-  const std::int64_t length = sums * layout.channels;
+  const std::int64_t strips = ceil_div(layout.channels, kChannelsOfBlock);
+  const std::int64_t strip = ceil_div(layout.channels, strips);
+  // Strips are blocks enough, where there are many: sums of blocks of rows are memory, too.
   const std::int64_t rows =
-      std::clamp<std::int64_t>(kElementsOfBlock / layout.channels, 16, kRowsOfBlock);
-  const std::int64_t blocks = ceil_div(layout.outer, rows);
+      strips >= kManyStrips ? layout.outer
+                            : std::clamp<std::int64_t>(kElementsOfBlock / strip, 16, kRowsOfBlock);
+  const std::int64_t length = sums * layout.channels, blocks = ceil_div(layout.outer, rows);
   std::vector<double> parts(static_cast<std::size_t>(blocks * length));
-  grid.run_by_any(blocks, [&](std::int64_t block) {
-    add(Range{block * rows, std::min(layout.outer, (block + 1) * rows)}, row_scratch(length, 1),
-        parts.data() + block * length);
+  grid.run_by_any(blocks * strips, [&](std::int64_t index) {
+    const std::int64_t row = index / strips * rows, channel = index % strips * strip;
+    add(RowBlock{{row, std::min(layout.outer, row + rows)},
+                 {channel, std::min(layout.channels, channel + strip)},
+                 layout.channels},
+        row_scratch(sums * strip, 1), parts.data() + index / strips * length);
   });
   for (std::int64_t block = 1; block < blocks; ++block) {
     kernels::norm::add_doubles(parts.data(), parts.data() + block * length, length);
@@ -65,8 +75,8 @@ void split(const std::vector<double>& both, std::vector<double>& first,
 template <class T>
 std::vector<double> sums_of(Grid& grid, const T* from, ChannelLayout layout) {
   if (layout.inner == 1) {
-    return add_blocks(grid, layout, 1, [&](Range rows, float* room, double* part) {
-      kernels::norm::add_sums_of_rows(from, layout.channels, rows, room, part);
+    return add_blocks(grid, layout, 1, [&](const RowBlock& block, float* room, double* part) {
+      kernels::norm::add_sums_of_rows(from, block, room, part);
     });
   }
   std::vector<double> sums(static_cast<std::size_t>(layout.channels));
@@ -90,9 +100,11 @@ ChannelMoments moments_of(Grid& grid, const T* from, ChannelLayout layout) {
   }
   std::vector<float> shift(channels), room_of_row(channels);
   kernels::norm::find_shift(from, layout, room_of_row.data(), shift.data());
-  const auto both = add_blocks(grid, layout, 2, [&](Range rows, float* room, double* part) {
-    kernels::norm::add_moments_of_rows(from, shift.data(), layout.channels, rows, room, part);
-  });
+  const auto both =
+      add_blocks(grid, layout, 2, [&](const RowBlock& block, float* room, double* part) {
+        kernels::norm::add_moments_of_rows(from, shift.data(), block, room, part,
+                                           part + layout.channels);
+      });
   split(both, moments.mean, moments.square_sum);
   kernels::norm::finish_moments(layout, shift.data(), moments.mean.data(),
                                 moments.square_sum.data());
@@ -112,9 +124,11 @@ ChannelGradients gradients_of(Grid& grid, const T* grad, const T* from, const fl
     });
     return gradients;
   }
-  const auto both = add_blocks(grid, layout, 2, [&](Range rows, float* room, double* part) {
-    kernels::norm::add_gradients_of_rows(grad, from, mean, layout.channels, rows, room, part);
-  });
+  const auto both =
+      add_blocks(grid, layout, 2, [&](const RowBlock& block, float* room, double* part) {
+        kernels::norm::add_gradients_of_rows(grad, from, mean, block, room, part,
+                                             part + layout.channels);
+      });
   split(both, gradients.sum, gradients.product);
   return gradients;
 }
@@ -125,44 +139,41 @@ constexpr std::int64_t kFewColumns = 16;
 // Few long rows are cut along their columns, by ATen's kernel.
 constexpr std::int64_t kFewRows = 64;
 
-std::optional<ChannelLayout> layout_of(const at::Tensor& self, Reduced reduced) {
-  ChannelLayout layout{1, 1, 1};
-  enum { kOuter, kChannels, kInner } part = kOuter;
-  std::int64_t kept = -1;
-  const auto add = [&](std::int64_t dim) {
-    const std::int64_t size = self.size(dim);
-    if (size == 1) return true;
-    if (reduced.reduces(dim)) {
-      if (part == kChannels) part = kInner;
-      (part == kOuter ? layout.outer : layout.inner) *= size;
-      return true;
-    }
-    // The result is contiguous: what is kept is in the order of its dimensions in memory, too.
-    if (part == kInner || dim < kept) return false;
-    kept = dim;
-    part = kChannels;
-    layout.channels *= size;
-    return true;
-  };
-  if (self.is_contiguous()) {
-    for (std::int64_t dim = 0; dim < self.dim(); ++dim) {
-      if (!add(dim)) return std::nullopt;
-    }
-  } else if (self.dim() == 4 && self.is_contiguous(c10::MemoryFormat::ChannelsLast)) {
-    for (const std::int64_t dim : {0, 2, 3, 1}) {
-      if (!add(dim)) return std::nullopt;
-    }
-  } else {
-    return std::nullopt;
-  }
-  if (layout.outer < 2 || layout.channels < 2) return std::nullopt;
+/// Whether the sums are those of columns, or of planes, and not too few.
+bool suits_sums(ChannelLayout layout) {
+  if (layout.outer < 2 || layout.channels < 2) return false;
   const std::int64_t columns = layout.inner > 1 ? layout.inner : layout.channels;
-  if (columns < kFewColumns || layout.channels > kMaxRowColumns) return std::nullopt;
-  if (layout.inner == 1 && layout.outer < kFewRows) return std::nullopt;
-  return layout;
+  if (columns < kFewColumns || layout.channels > kMaxRowColumns) return false;
+  return layout.inner > 1 || layout.outer >= kFewRows;
 }
 
 }  // namespace
+
+std::optional<ChannelLayout> channel_layout_of(const at::Tensor& self, Reduced reduced) {
+  if (!self.is_non_overlapping_and_dense()) return std::nullopt;
+  at::DimVector dims;
+  for (std::int64_t dim = 0; dim < self.dim(); ++dim) {
+    if (self.size(dim) != 1) dims.push_back(dim);
+  }
+  std::stable_sort(dims.begin(), dims.end(),
+                   [&](std::int64_t a, std::int64_t b) { return self.stride(a) > self.stride(b); });
+  ChannelLayout layout{1, 1, 1};
+  enum { kOuter, kChannels, kInner } part = kOuter;
+  std::int64_t kept = -1;
+  for (const std::int64_t dim : dims) {
+    if (reduced.reduces(dim)) {
+      if (part == kChannels) part = kInner;
+      (part == kOuter ? layout.outer : layout.inner) *= self.size(dim);
+      continue;
+    }
+    // The result is contiguous: what is kept is in the order of its dimensions in memory, too.
+    if (part == kInner || dim < kept) return std::nullopt;
+    kept = dim;
+    part = kChannels;
+    layout.channels *= self.size(dim);
+  }
+  return layout;
+}
 
 ChannelMoments channel_moments(Grid& grid, const at::Tensor& input, ChannelLayout layout) {
   return with_row_element(input.scalar_type(), [&]<class T>() {
@@ -183,8 +194,8 @@ bool launch_channel_sums(const char* name, const at::Tensor& result, const at::T
       self.numel() < kFewElements || !result.is_contiguous() || self.is_neg()) {
     return false;
   }
-  const auto layout = layout_of(self, reduced);
-  if (!layout) return false;
+  const auto layout = channel_layout_of(self, reduced);
+  if (!layout || !suits_sums(*layout)) return false;
   const auto kernel = [](Grid& grid, const TensorRef& to, const TensorRef& from,
                          ChannelLayout channels, double divisor) {
     with_row_element(from.dtype(), [&]<class T>() {

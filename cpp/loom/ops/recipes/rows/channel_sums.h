@@ -10,11 +10,17 @@
 #include "loom/ops/launch/launch.h"
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace loom::ops {
 
 using kernels::norm::ChannelLayout;
+
+/// How the elements of a reduction of dense `self` lie in memory, if each of what is kept (which
+/// are the channels, in their order) has its elements in one place, or in places equally far apart.
+[[nodiscard]] std::optional<ChannelLayout> channel_layout_of(const at::Tensor& self,
+                                                             Reduced reduced);
 
 struct ChannelMoments {
   std::vector<double> mean, square_sum;  // of the distances from the mean
