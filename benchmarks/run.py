@@ -33,6 +33,7 @@ PARTS = {
     "host_neutrality": "host_neutrality.py",
     "products": "products.py",
     "shapes": "shapes.py",
+    "pooling": "pooling.py",
     "recurrent": "recurrent.py",
     "small": "small_networks.py",
     "cross_entropy": "cross_entropy.py",

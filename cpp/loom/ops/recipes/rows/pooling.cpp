@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/ops/recipes/rows/pooling.h"
+
+#include "loom/base/ceil_div.h"
+#include "loom/device/scratch.h"
+#include "loom/ops/launch/launch.h"
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+
+namespace loom::ops {
+namespace {
+
+using kernels::pool_resample::WideOf;
+using kernels::pool_resample::WindowAxis;
+using kernels::pool_resample::Windows;
+
+const Scratch kRoom;
+
+// Of one element of a window, where an addition of a large vector costs 1: of averages, and of
+// maxima with their places.
+constexpr double kAverageCost = 0.5, kLargestCost = 1.5;
+// Longer rows do not stay in a core's cache.
+constexpr std::int64_t kLongestRoom = 1 << 17;
+
+/// body.operator()<T>() for the element type of kernels.
+template <class Body>
+void with_element(c10::ScalarType dtype, Body&& body) {
+  switch (dtype) {
+    case c10::kFloat:
+      return body.template operator()<float>();
+    case c10::kDouble:
+      return body.template operator()<double>();
+    case c10::kBFloat16:
+      return body.template operator()<simd::BFloat16>();
+    default:
+      return body.template operator()<simd::Half>();
+  }
+}
+
+/// How a tensor's samples lie in memory.
+enum class Layout { kPlanes, kLast, kOther };
+
+Layout layout_of(const at::Tensor& tensor, std::int64_t dims) {
+  if (tensor.is_contiguous()) return Layout::kPlanes;
+  const auto last = dims == 2 ? c10::MemoryFormat::ChannelsLast : c10::MemoryFormat::ChannelsLast3d;
+  const bool batched = tensor.dim() == dims + 2;
+  return batched && tensor.is_contiguous(last) ? Layout::kLast : Layout::kOther;
+}
+
+bool is_known(c10::ScalarType dtype) {
+  return dtype == c10::kFloat || dtype == c10::kDouble || dtype == c10::kBFloat16 ||
+         dtype == c10::kHalf;
+}
+
+/// The layout that both tensors have, of those that are for these kernels.
+Layout common_layout(const at::Tensor& a, const at::Tensor& b, std::int64_t dims) {
+  if (!is_known(a.scalar_type()) || a.scalar_type() != b.scalar_type() || a.numel() == 0 ||
+      b.numel() == 0 || a.dim() != b.dim() || a.is_neg() || b.is_neg()) {
+    return Layout::kOther;
+  }
+  const Layout layout = layout_of(a, dims);
+  // A tensor of one channel, or of one place, may be said to have either layout.
+  if (layout_of(b, dims) == layout) return layout;
+  const auto last = dims == 2 ? c10::MemoryFormat::ChannelsLast : c10::MemoryFormat::ChannelsLast3d;
+  const auto may_be_last = [&](const at::Tensor& tensor) {
+    return tensor.dim() == dims + 2 && tensor.is_contiguous(last);
+  };
+  return may_be_last(a) && may_be_last(b) ? Layout::kLast : Layout::kOther;
+}
+
+/// The windows of a call: axis(i) is that of the i-th of the pooled dimensions.
+template <class Axis>
+Windows windows_of(const at::Tensor& input, std::int64_t dims, Layout layout, Axis axis) {
+  Windows made;
+  // Of two dimensions, the depth is one element that every window sees.
+  made.depth = dims == 3 ? axis(0) : WindowAxis::regular(1, 1, 1, 1, 0, 1, true);
+  made.rows = axis(dims - 2);
+  made.columns = axis(dims - 1);
+  made.last = layout == Layout::kLast;
+  if (made.last) made.channels = input.size(1);
+  return made;
+}
+
+Windows windows_of(const at::Tensor& input, const at::Tensor& result, const Pooling& pooling,
+                   Layout layout) {
+  const auto number = [](c10::IntArrayRef list, std::int64_t index) {
+    return list.size() == 1 ? list[0] : list[static_cast<std::size_t>(index)];
+  };
+  Windows made = windows_of(input, pooling.dims, layout, [&](std::int64_t i) {
+    const std::int64_t dim = input.dim() - pooling.dims + i, kernel = number(pooling.kernel, i);
+    return WindowAxis::regular(
+        input.size(dim), result.size(dim), kernel,
+        pooling.stride.empty() ? kernel : number(pooling.stride, i), number(pooling.padding, i),
+        pooling.dilation.empty() ? 1 : number(pooling.dilation, i), pooling.counts_padding);
+  });
+  if (pooling.divisor) made.divisor = static_cast<double>(*pooling.divisor);
+  return made;
+}
+
+Windows adaptive_windows(const at::Tensor& input, const at::Tensor& result, std::int64_t dims,
+                         Layout layout) {
+  return windows_of(input, dims, layout, [&](std::int64_t i) {
+    const std::int64_t dim = input.dim() - dims + i;
+    return WindowAxis::adaptive(input.size(dim), result.size(dim));
+  });
+}
+
+bool fits(const Windows& windows) {
+  return windows.room() <= kLongestRoom &&
+         windows.input_rows() * windows.columns.from < std::numeric_limits<std::int32_t>::max();
+}
+
+/// Elements of a window on average, of all its dimensions.
+double window_elements(const Windows& windows) {
+  double elements = 1;
+  for (const WindowAxis* axis : {&windows.depth, &windows.rows, &windows.columns}) {
+    double all = 0;
+    for (std::size_t i = 0; i < axis->begin.size(); ++i) {
+      all += std::max(1, (axis->end[i] - axis->begin[i]) / static_cast<int>(axis->dilation));
+    }
+    elements *= all / static_cast<double>(axis->to);
+  }
+  return elements;
+}
+
+/// Calls body(sample, row, room) for the rows [0, rows) of all samples, some to a block.
+template <class T, class Body>
+void for_rows(Grid& grid, std::int64_t samples, std::int64_t rows, double cost,
+              const Windows& windows, Body body) {
+  const std::int64_t all = samples * rows, block = block_length(all, cost);
+  grid.run_by_any(ceil_div(all, block), [&](std::int64_t index) {
+    auto* const room = kRoom.get<WideOf<T>>(windows.room());
+    for (std::int64_t i = index * block; i < std::min(all, (index + 1) * block); ++i) {
+      body(i / rows, i % rows, room);
+    }
+  });
+}
+
+void average_kernel(Grid& grid, const TensorRef& result, const TensorRef& input,
+                    const std::shared_ptr<const Windows>& shared, double cost) {
+  const Windows& w = *shared;
+  const std::int64_t sample = w.result_rows() * w.result_row();
+  with_element(input.dtype(), [&]<class T>() {
+    const auto* const from = reinterpret_cast<const T*>(input.data());
+    auto* const to = reinterpret_cast<T*>(result.data());
+    for_rows<T>(grid, result.numel() / sample, w.result_rows(), cost, w,
+                [&](std::int64_t index, std::int64_t row, WideOf<T>* room) {
+                  average_row(w, row, from + index * w.input_rows() * w.input_row(), room,
+                              to + index * sample + row * w.result_row());
+                });
+  });
+}
+
+void average_gradient_kernel(Grid& grid, const TensorRef& result, const TensorRef& grad,
+                             const std::shared_ptr<const Windows>& shared, double cost) {
+  const Windows& w = *shared;
+  const std::int64_t sample = w.input_rows() * w.input_row();
+  with_element(grad.dtype(), [&]<class T>() {
+    const auto* const from = reinterpret_cast<const T*>(grad.data());
+    auto* const to = reinterpret_cast<T*>(result.data());
+    for_rows<T>(grid, result.numel() / sample, w.input_rows(), cost, w,
+                [&](std::int64_t index, std::int64_t row, WideOf<T>* room) {
+                  average_gradient_row(w, row, from + index * w.result_rows() * w.result_row(),
+                                       room, to + index * sample + row * w.input_row());
+                });
+  });
+}
+
+void largest_kernel(Grid& grid, const TensorRef& result, const TensorRef& indices,
+                    const TensorRef& input, const std::shared_ptr<const Windows>& shared,
+                    double cost) {
+  const Windows& w = *shared;
+  const std::int64_t sample = w.result_rows() * w.result_row();
+  with_element(input.dtype(), [&]<class T>() {
+    const auto* const from = reinterpret_cast<const T*>(input.data());
+    auto* const to = reinterpret_cast<T*>(result.data());
+    auto* const places =
+        indices.defined() ? reinterpret_cast<std::int64_t*>(indices.data()) : nullptr;
+    for_rows<T>(grid, result.numel() / sample, w.result_rows(), cost, w,
+                [&](std::int64_t index, std::int64_t row, WideOf<T>* room) {
+                  const std::int64_t at = index * sample + row * w.result_row();
+                  largest_row(w, row, from + index * w.input_rows() * w.input_row(), room, to + at,
+                              places == nullptr ? nullptr : places + at);
+                });
+  });
+}
+
+bool launch_average(const char* name, const at::Tensor& result, const at::Tensor& input,
+                    Windows windows) {
+  if (!fits(windows)) return false;
+  const double cost =
+      kAverageCost * window_elements(windows) * static_cast<double>(windows.result_row());
+  launch(name, Custom{}, average_kernel, out(result), input,
+         std::make_shared<const Windows>(std::move(windows)), cost);
+  return true;
+}
+
+bool launch_average_gradient(const char* name, const at::Tensor& result, const at::Tensor& grad,
+                             Windows windows) {
+  if (!fits(windows)) return false;
+  const double shared = static_cast<double>(windows.result_rows() * windows.columns.to) /
+                        static_cast<double>(windows.input_rows() * windows.columns.from);
+  const double cost = kAverageCost * (1 + window_elements(windows) * shared) *
+                      static_cast<double>(windows.input_row());
+  launch(name, Custom{}, average_gradient_kernel, out(result), grad,
+         std::make_shared<const Windows>(std::move(windows)), cost);
+  return true;
+}
+
+}  // namespace
+
+bool launch_average(const char* name, const at::Tensor& result, const at::Tensor& input,
+                    const Pooling& pooling) {
+  const Layout layout = common_layout(result, input, pooling.dims);
+  if (layout == Layout::kOther) return false;
+  return launch_average(name, result, input, windows_of(input, result, pooling, layout));
+}
+
+bool launch_average_gradient(const char* name, const at::Tensor& result, const at::Tensor& grad,
+                             const Pooling& pooling) {
+  const Layout layout = common_layout(result, grad, pooling.dims);
+  if (layout == Layout::kOther) return false;
+  return launch_average_gradient(name, result, grad, windows_of(result, grad, pooling, layout));
+}
+
+bool launch_largest(const char* name, const at::Tensor& result, const at::Tensor& indices,
+                    const at::Tensor& input, const Pooling& pooling) {
+  const Layout layout = common_layout(result, input, pooling.dims);
+  if (layout == Layout::kOther) return false;
+  if (indices.defined() && indices.strides() != result.strides()) return false;
+  Windows windows = windows_of(input, result, pooling, layout);
+  if (!fits(windows)) return false;
+  const double cost =
+      kLargestCost * window_elements(windows) * static_cast<double>(windows.result_row());
+  launch(name, Custom{}, largest_kernel, out(result), out(indices), input,
+         std::make_shared<const Windows>(std::move(windows)), cost);
+  return true;
+}
+
+bool launch_adaptive_average(const char* name, const at::Tensor& result, const at::Tensor& input,
+                             std::int64_t dims) {
+  const Layout layout = common_layout(result, input, dims);
+  if (layout == Layout::kOther) return false;
+  return launch_average(name, result, input, adaptive_windows(input, result, dims, layout));
+}
+
+bool launch_adaptive_average_gradient(const char* name, const at::Tensor& result,
+                                      const at::Tensor& grad, std::int64_t dims) {
+  const Layout layout = common_layout(result, grad, dims);
+  if (layout == Layout::kOther) return false;
+  return launch_average_gradient(name, result, grad, adaptive_windows(result, grad, dims, layout));
+}
+
+}  // namespace loom::ops
