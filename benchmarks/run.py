@@ -39,9 +39,11 @@ PARTS = {
     "cross_entropy": "cross_entropy.py",
     "channels_last": "channels_last.py",
     "engines": "engines.py",
+    "libraries": "libraries.py",
     "operators": "operators.py",
 }
-WRITTEN_BY_THEMSELVES = ("engines", "operators")  # a page of their own in docs/performance
+# These have pages of their own in docs/performance.
+WRITTEN_BY_THEMSELVES = ("engines", "libraries", "operators")
 FOLDER = Path(__file__).parent
 QUICK_CONTENDERS = ("cpu", "cpu-jemalloc", "loom")
 
