@@ -89,6 +89,15 @@ TEST_F(ProgramTest, FewResultsOfBytesAreWrittenPastTheCaches) {
   EXPECT_TRUE(close().streaming) << "fills write whole lines";
 }
 
+TEST_F(ProgramTest, RowsOfAFewVectorsHaveAValueForEach) {
+  FusedTensor planes{{30, 7, 7}}, scales{{30, 1, 1}}, to{{30, 7, 7}};
+  ASSERT_TRUE(add(to, planes, scales));
+  close();
+  EXPECT_FALSE(plan_.gathers());
+  EXPECT_EQ(plan_.rows(), 30);
+  EXPECT_EQ(plan_.columns(), 49);
+}
+
 TEST_F(ProgramTest, AResultWhoseMemoryWasFreedIsNotStored) {
   ASSERT_TRUE(add(c_, a_, b_));
   ASSERT_TRUE(add(d_, c_, a_));

@@ -63,6 +63,8 @@ def test_layouts_and_dtypes(dtype, mode):
     same_on_both(x, scale_factor=2, mode=mode)
     same_on_both(x.contiguous(memory_format=torch.channels_last), scale_factor=2, mode=mode)
     same_on_both(x[:, 2:5], scale_factor=2, mode=mode)
+    points = x[:1].permute(0, 2, 3, 1).reshape(1, 42, 8)
+    same_on_both(points.transpose(1, 2).unflatten(2, (6, 7)), scale_factor=2, mode=mode)
     same_on_both(x, torch.ones((), dtype=dtype).expand(2, 8, 12, 14), scale_factor=2, mode=mode)
 
 

@@ -12,7 +12,7 @@ namespace loom::fusion {
 namespace {
 
 // Rows shorter than this are not worth a loop of their own.
-constexpr std::int64_t kShortRow = 64;
+constexpr std::int64_t kShortRow = 16;
 // Outputs of this many bytes and more leave the caches before anybody reads them.
 constexpr std::uint64_t kStreamingBytes = std::uint64_t{16} << 20;
 constexpr std::uintptr_t kVectorBytes = 64;

@@ -126,7 +126,7 @@ bool convolve_as_pixels(const at::Tensor& output, const at::Tensor& input, const
 OwnGradients convolve_pixels_backward(const at::Tensor& input_gradient,
                                       const at::Tensor& weight_gradient, const at::Tensor& grad,
                                       const at::Tensor& input, const at::Tensor& weight,
-                                      const WindowSteps& steps) {
+                                      const WindowSteps& steps, const char* name) {
   OwnGradients made;
   if (grad.dim() != 4 || !can_multiply<c10::BFloat16>()) return made;
   Windows windows = windows_of(input, weight, grad, steps);
@@ -135,7 +135,7 @@ OwnGradients convolve_pixels_backward(const at::Tensor& input_gradient,
   Windows turned = turned_windows(windows, weight.size(0));
   if (last && suits_winograd_bfloat16(turned, weight.size(1))) {
     turned.channels_last = *last;
-    launch("convolution_backward", Custom{},
+    launch(name, Custom{},
            UnlessSpread<c10::BFloat16, convolve_winograd_bfloat16_turned,
                         image_gradient_directly_bfloat16>(),
            out(input_gradient), grad, weight, turned, is_channels_last(weight));
@@ -155,12 +155,13 @@ OwnGradients convolve_pixels_backward(const at::Tensor& input_gradient,
 OwnGradients convolve_last_backward(const at::Tensor& input_gradient,
                                     const at::Tensor& weight_gradient, const at::Tensor& grad,
                                     const at::Tensor& input, const at::Tensor& weight,
-                                    const Windows& windows, const WindowSteps& steps) {
+                                    const Windows& windows, const WindowSteps& steps,
+                                    const char* name) {
   OwnGradients made;
   const Windows turned = turned_windows(windows, weight.size(0));
   if (input_gradient.defined() && is_last_image(input_gradient) &&
       suits_winograd_last(turned, weight.size(1))) {
-    launch("convolution_backward", Custom{},
+    launch(name, Custom{},
            UnlessSpread<float, convolve_winograd_last_turned, image_gradient_directly>(),
            out(input_gradient), grad, weight, turned);
     made.input = true;
@@ -226,10 +227,12 @@ bool launch_own_convolution(const at::Tensor& output, const at::Tensor& input,
 OwnGradients launch_own_convolution_backward(const at::Tensor& input_gradient,
                                              const at::Tensor& weight_gradient,
                                              const at::Tensor& grad, const at::Tensor& input,
-                                             const at::Tensor& weight, const WindowSteps& steps) {
+                                             const at::Tensor& weight, const WindowSteps& steps,
+                                             const char* name) {
   OwnGradients made;
   if (grad.scalar_type() == c10::ScalarType::BFloat16) {
-    return convolve_pixels_backward(input_gradient, weight_gradient, grad, input, weight, steps);
+    return convolve_pixels_backward(input_gradient, weight_gradient, grad, input, weight, steps,
+                                    name);
   }
   if (!can_multiply<float>(ProductsOf::kConvolution)) return made;
   const bool last = are_last_images(grad, input, weight);
@@ -240,20 +243,18 @@ OwnGradients launch_own_convolution_backward(const at::Tensor& input_gradient,
   windows.channels_last = last;
   if (last) {
     return convolve_last_backward(input_gradient, weight_gradient, grad, input, weight, windows,
-                                  steps);
+                                  steps, name);
   }
   const bool wants_input = input_gradient.defined() && is_plain_image(input_gradient);
   const Windows turned = turned_windows(windows, weight.size(0));
   const bool by_taps = suits_taps(windows, weight.size(0));
   if (wants_input && suits_winograd(turned, weight.size(1))) {
-    launch("convolution_backward", Custom{},
-           UnlessSpread<float, convolve_winograd_turned, image_gradient_directly>(),
+    launch(name, Custom{}, UnlessSpread<float, convolve_winograd_turned, image_gradient_directly>(),
            out(input_gradient), grad, weight, turned);
     made.input = true;
   } else if (wants_input && (by_taps || suits_image_gradient(windows))) {
-    launch("convolution_backward", Custom{},
-           by_taps ? taps_image_gradient : convolve_image_gradient, out(input_gradient), grad,
-           weight, windows);
+    launch(name, Custom{}, by_taps ? taps_image_gradient : convolve_image_gradient,
+           out(input_gradient), grad, weight, windows);
     made.input = true;
   }
   const bool wants_weight = weight_gradient.defined() && is_plain_image(weight_gradient);

@@ -24,9 +24,11 @@ struct OwnGradients {
   bool input = false, weight = false;
 };
 
-/// Gradients that are not wanted are undefined. Groups are 1, it is not transposed.
+/// Gradients that are not wanted are undefined. Groups are 1, it is not transposed. `name`: what
+/// profiles and errors call the command that makes the gradient of the images.
 [[nodiscard]] OwnGradients launch_own_convolution_backward(
     const at::Tensor& input_gradient, const at::Tensor& weight_gradient, const at::Tensor& grad,
-    const at::Tensor& input, const at::Tensor& weight, const WindowSteps& steps);
+    const at::Tensor& input, const at::Tensor& weight, const WindowSteps& steps,
+    const char* name = "convolution_backward");
 
 }  // namespace loom::ops

@@ -55,7 +55,6 @@ Axis nearest_axis(std::int64_t input, std::int64_t result, bool exact,
   return made;
 }
 
-// Samples may be parts of larger ones: the gradient of a concatenation has such.
 bool takes(const at::Tensor& result, const at::Tensor& input) {
   for (const at::Tensor* tensor : {&result, &input}) {
     if (tensor->scalar_type() != at::kFloat || tensor->dim() != 4 || tensor->is_neg() ||
@@ -64,13 +63,20 @@ bool takes(const at::Tensor& result, const at::Tensor& input) {
       return false;
     }
   }
-  return result.is_contiguous() && input.select(0, 0).is_contiguous();
+  return result.is_contiguous();
+}
+
+/// Planes without gaps. Samples may be parts of larger ones: the gradient of a concatenation has
+/// such. Pixels of channels, whose result is planes nevertheless, are copied into that order.
+at::Tensor in_planes(const at::Tensor& input) {
+  return input.select(0, 0).is_contiguous() ? input : input.contiguous();
 }
 
 /// Calls plane(from, to) for each of them. `cost` is that of an element of the larger plane.
 template <class Plane>
-void launch_planes(const char* name, const at::Tensor& result, const at::Tensor& input, double cost,
+void launch_planes(const char* name, const at::Tensor& result, const at::Tensor& given, double cost,
                    Plane plane) {
+  const at::Tensor input = in_planes(given);
   const auto elements = [](const at::Tensor& tensor) { return tensor.size(2) * tensor.size(3); };
   const std::int64_t to_plane = elements(result), from_plane = elements(input);
   const std::int64_t planes = result.size(0) * result.size(1);
