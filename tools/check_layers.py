@@ -14,6 +14,7 @@ LEVELS = {
     "base": 0,
     "simd": 1,
     "device": 1,
+    "collectives": 2,
     "kernels": 2,
     "memory": 2,
     "fusion": 2,
@@ -21,6 +22,7 @@ LEVELS = {
     "ops": 4,
     "profiler": 5,
     "graph": 5,
+    "distributed": 5,
 }
 # The rooms of ops/, in the same way. What lies in ops/ itself is above them: its interface.
 ROOMS = {"launch": 0, "meta": 1, "cuts": 2, "fallback": 3, "recipes": 4, "aten": 5}

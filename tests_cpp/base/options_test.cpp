@@ -58,6 +58,13 @@ TEST(OptionsTest, ReadsEveryVariable) {
   EXPECT_FALSE(options.fusion_jit);
 }
 
+TEST(OptionsTest, UnderTorchrunEachRankOfTheHostHasADevice) {
+  EXPECT_EQ(parse({"LOCAL_WORLD_SIZE=3"}).devices, 3);
+  EXPECT_EQ(parse({"LOOM_DEVICES=2", "LOCAL_WORLD_SIZE=3"}).devices, 2);
+  EXPECT_EQ(parse({"LOCAL_WORLD_SIZE=100"}).devices, 0);
+  EXPECT_EQ(parse({"LOCAL_WORLD_SIZE="}).devices, 0);
+}
+
 TEST(OptionsTest, KnowsEveryInstructionSet) {
   EXPECT_EQ(parse({"LOOM_SIMD=scalar"}).simd, SimdLevel::kScalar);
   EXPECT_EQ(parse({"LOOM_SIMD=avx512"}).simd, SimdLevel::kAvx512);

@@ -11,7 +11,8 @@
 namespace loom {
 namespace {
 
-// Stream ids: 0 is the default stream, then one block of kPool ids a priority, from normal to high.
+// Stream ids: 0 is the default stream, then one block of kPool ids a priority, from normal to high,
+// then the queues that the device lends.
 constexpr int kPool = Device::kQueuesPerPriority;
 constexpr int kPriorities = 1 - Queue::kHighestPriority;
 constexpr int kStreams = 1 + kPriorities * kPool;
@@ -19,12 +20,16 @@ constexpr int kStreams = 1 + kPriorities * kPool;
 /// Requires: `id` is valid.
 Queue& queue_of_id(Device& owner, c10::StreamId id) {
   if (id == 0) return owner.default_queue();
+  if (id >= kStreams) return owner.lent_queue(static_cast<int>(id) - kStreams);
   const int slot = static_cast<int>(id) - 1;
   return owner.pool_queue(-(slot / kPool), slot % kPool);
 }
 
 c10::StreamId id_of_queue(const QueueId& queue) {
-  return queue.index == 0 ? 0 : -queue.priority * kPool + queue.index;
+  if (queue.index == 0) return 0;
+  if (queue.index >= Device::kFirstLentIndex)
+    return kStreams + queue.index - Device::kFirstLentIndex;
+  return -queue.priority * kPool + queue.index;
 }
 
 c10::Stream make_stream(c10::DeviceIndex device, c10::StreamId id) {
@@ -59,10 +64,12 @@ std::pair<int, int> Stream::priority_range() noexcept { return {0, Queue::kHighe
 Queue& queue_of(const c10::Stream& stream) {
   check_device(stream.device(), "stream");
   const c10::StreamId id = stream.id();
-  TORCH_CHECK(id >= 0 && id < kStreams, "stream: expected the id of a stream of ",
-              "loom:", static_cast<int>(stream.device_index()), ", in [0, ", kStreams, "), got ",
+  Device& owner = device(stream.device_index());
+  TORCH_CHECK(id >= 0 && id < kStreams + owner.lent_queues(),
+              "stream: expected the id of a stream ",
+              "of loom:", static_cast<int>(stream.device_index()), ", in [0, ", kStreams, "), got ",
               id, "; loom makes its own streams and takes no external ones");
-  return queue_of_id(device(stream.device_index()), id);
+  return queue_of_id(owner, id);
 }
 
 Stream stream_of(const Queue& queue) {

@@ -17,6 +17,7 @@ namespace loom {
 namespace {
 
 constexpr std::string_view kPrefix = "LOOM_";
+constexpr int kMaxDevices = 16;
 
 [[noreturn]] void reject(std::string_view name, std::string_view value, std::string_view expected) {
   detail::throw_error(detail::concat(name, ": expected ", expected, ", got '", value, "'"));
@@ -56,8 +57,18 @@ std::size_t parse_bytes(std::string_view name, std::string_view value) {
   return static_cast<std::size_t>(number);
 }
 
+/// What torchrun tells each process: how many there are on this host. Programs then take the
+/// device of their LOCAL_RANK.
+constexpr std::string_view kLocalRanks = "LOCAL_WORLD_SIZE=";
+
+int ranks_of(std::string_view value) {
+  int ranks = 0;
+  std::from_chars(value.data(), value.data() + value.size(), ranks);
+  return ranks >= 1 && ranks <= kMaxDevices ? ranks : 0;
+}
+
 void set_devices(Options& options, std::string_view name, std::string_view value) {
-  options.devices = static_cast<int>(parse_integer(name, value, 1, 16));
+  options.devices = static_cast<int>(parse_integer(name, value, 1, kMaxDevices));
 }
 
 void set_threads(Options& options, std::string_view name, std::string_view value) {
@@ -135,7 +146,7 @@ void set_fusion_jit(Options& options, std::string_view name, std::string_view va
 }
 
 constexpr std::array kTable = {
-    OptionInfo{"LOOM_DEVICES", "one per NUMA node",
+    OptionInfo{"LOOM_DEVICES", "one per NUMA node, under torchrun LOCAL_WORLD_SIZE",
                "Number of devices that the host's cores are split into, 1 to 16."},
     OptionInfo{"LOOM_THREADS", "its share of the host's cores", "Cores of each device."},
     OptionInfo{
@@ -219,8 +230,10 @@ const Options& options() {
 
 Options parse_options(const char* const* environment) {
   Options options;
+  int local_ranks = 0;
   for (const char* const* entry = environment; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text(*entry);
+    if (text.starts_with(kLocalRanks)) local_ranks = ranks_of(text.substr(kLocalRanks.size()));
     if (!text.starts_with(kPrefix)) continue;
     const std::size_t equals = text.find('=');
     const std::string_view name = text.substr(0, equals);
@@ -234,6 +247,7 @@ Options parse_options(const char* const* environment) {
       reject_misspelt(name);
     }
   }
+  if (options.devices == 0) options.devices = local_ranks;
   return options;
 }
 

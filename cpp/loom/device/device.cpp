@@ -66,12 +66,25 @@ struct Device::State {
   Mutex pool_mutex;
   std::vector<std::unique_ptr<Queue>> owned LOOM_GUARDED_BY(pool_mutex);
 
+  std::vector<std::unique_ptr<Queue>> lent LOOM_GUARDED_BY(pool_mutex);  // never fewer
+  std::vector<Queue*> taken_back LOOM_GUARDED_BY(pool_mutex);
+  // How many there are, so that who visits all queues of a device without any takes no lock.
+  // Acquire / release: who sees the number finds so many.
+  std::atomic<std::size_t> lent_count{0};
+
   template <class Visit>
   void for_each_queue(Visit&& visit) {
     visit(default_queue);
     for (const std::atomic<Queue*>& entry : pool) {
       if (Queue* const queue = entry.load(std::memory_order_acquire)) visit(*queue);
     }
+    if (lent_count.load(std::memory_order_acquire) == 0) return;
+    std::vector<Queue*> all;  // visits may wait, and are made without the lock
+    {
+      MutexLock lock(pool_mutex);
+      for (const std::unique_ptr<Queue>& queue : lent) all.push_back(queue.get());
+    }
+    for (Queue* const queue : all) visit(*queue);
   }
 };
 
@@ -112,6 +125,36 @@ Queue& Device::next_pool_queue(int priority) {
   const std::uint32_t ticket =
       state_->next[static_cast<std::size_t>(-priority)].fetch_add(1, std::memory_order_relaxed);
   return pool_queue(priority, static_cast<int>(ticket % kQueuesPerPriority));
+}
+
+Queue& Device::lend_queue() {
+  MutexLock lock(state_->pool_mutex);
+  if (!state_->taken_back.empty()) {
+    Queue* const queue = state_->taken_back.back();
+    state_->taken_back.pop_back();
+    return *queue;
+  }
+  const auto index = static_cast<int>(state_->lent.size());
+  state_->lent.push_back(
+      std::make_unique<Queue>(QueueId{state_->index, 0, kFirstLentIndex + index}, state_->cores));
+  state_->lent_count.store(state_->lent.size(), std::memory_order_release);
+  return *state_->lent.back();
+}
+
+void Device::take_back(Queue& queue) {
+  MutexLock lock(state_->pool_mutex);
+  state_->taken_back.push_back(&queue);
+}
+
+Queue& Device::lent_queue(int index) {
+  MutexLock lock(state_->pool_mutex);
+  LOOM_CHECK(index >= 0 && static_cast<std::size_t>(index) < state_->lent.size(),
+             "lent_queue(): expected an index in [0, ", state_->lent.size(), "), got ", index);
+  return *state_->lent[static_cast<std::size_t>(index)];
+}
+
+int Device::lent_queues() const noexcept {
+  return static_cast<int>(state_->lent_count.load(std::memory_order_acquire));
 }
 
 void Device::synchronize() {

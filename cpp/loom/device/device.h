@@ -21,6 +21,9 @@ class LOOM_API Device {
  public:
   /// Queues of each priority in the pool, beside the default queue.
   static constexpr int kQueuesPerPriority = 32;
+  /// In the QueueId of the first queue that is lent. With LOOM_LAUNCH_BLOCKING=1 submissions to one
+  /// do not wait: its commands may wait for what this thread does next.
+  static constexpr int kFirstLentIndex = kQueuesPerPriority + 1;
 
   Device(int index, DeviceProperties properties);
   ~Device();
@@ -39,6 +42,17 @@ class LOOM_API Device {
   [[nodiscard]] Queue& pool_queue(int priority, int index);
   /// The next queue of that priority, round robin; priorities outside the range are clamped.
   [[nodiscard]] Queue& next_pool_queue(int priority);
+
+  /// A queue for one user alone, whose commands may wait for other processes: in the pool they
+  /// would hold up whoever shares it.
+  [[nodiscard]] Queue& lend_queue();
+  /// Ends lend_queue(), for another one to use it. Requires: nothing more is submitted to it.
+  void take_back(Queue& queue);
+  /// The queue that was lent with this index, from 0; it may have been taken back.
+  /// Throws: loom::Error when there is none.
+  [[nodiscard]] Queue& lent_queue(int index);
+  /// How many have ever been lent at once.
+  [[nodiscard]] int lent_queues() const noexcept;
 
   /// Waits for all queues. Throws: the first error found, after all queues have been waited for;
   /// loom::Error when the calling thread captures one of them.

@@ -6,6 +6,7 @@
 #include "loom/base/options.h"
 #include "loom/device/command_trace.h"
 #include "loom/device/cores.h"
+#include "loom/device/device.h"
 #include "loom/device/failed_memory.h"
 #include "loom/device/host_notice.h"
 #include "loom/device/scratch.h"
@@ -27,7 +28,7 @@ Queue* Queue::current() noexcept { return t_current; }
 Queue::Queue(QueueId id, Cores& cores)
     : id_(id),
       cores_(cores),
-      blocking_(options().launch_blocking),
+      blocking_(options().launch_blocking && id.index < Device::kFirstLentIndex),
       spin_ns_(options().spin_ns),
       depth_(options().queue_depth),
       room_until_(depth_),

@@ -115,7 +115,7 @@ def _sums_memory(x: Any, named: dict[str, Any]) -> bool:
         return False
     if functools.reduce(int.__mul__, map(int, sizes), 1) < _LEAST_SUMMED:
         return False
-    operand = V.graph.current_node.args[0]
+    operand: Any = V.graph.current_node.args[0]
     return operand.op == "placeholder" or len(operand.users) > 1
 
 

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/collectives/mailbox.h"
+
+#include "loom/base/check.h"
+#include "loom/collectives/peer_error.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+namespace loom::collectives {
+namespace {
+
+constexpr std::size_t kUnit = 64;
+/// What is written or read at once, when a message is long.
+constexpr std::size_t kPieceBytes = std::size_t{32} << 10;
+
+constexpr std::size_t to_units(std::size_t bytes) { return (bytes + kUnit - 1) / kUnit * kUnit; }
+
+}  // namespace
+
+Mailbox::Mailbox(std::shared_ptr<Member> member) : member_(std::move(member)) {
+  for (int peer = 0; peer < member_->ranks(); ++peer) {
+    inboxes_.push_back(std::make_unique<Inbox>());
+  }
+}
+
+void Mailbox::send(int peer, std::int64_t tag, const void* data, std::size_t bytes,
+                   const Operation& operation) {
+  static_assert(sizeof(Header) == kUnit);
+  const Ring& ring = member_->outgoing(Lane::kPointToPoint, peer);
+  const std::array<int, 1> awaited{peer};
+  const auto put = [&](const void* from, std::size_t size) {
+    member_->wait(member_->departure_bell(member_->rank()), awaited, operation,
+                  [&] { return ring.room() >= to_units(size); });
+    std::memcpy(ring.writable(), from, size);
+    ring.publish(to_units(size));
+    member_->arrival_bell(peer).ring();
+  };
+  const Header head{tag, bytes, {}};
+  put(&head, sizeof(head));
+  const auto* const from = static_cast<const std::byte*>(data);
+  for (std::size_t at = 0; at < bytes; at += kPieceBytes) {
+    put(from + at, std::min(kPieceBytes, bytes - at));
+  }
+}
+
+void Mailbox::receive(int peer, std::int64_t tag, void* to, std::size_t bytes,
+                      const Operation& operation) {
+  const std::array<int, 1> awaited{peer};
+  member_->wait(member_->arrival_bell(member_->rank()), awaited, operation,
+                [&] { return try_receive(peer, tag, to, bytes, operation); });
+}
+
+int Mailbox::receive_any(std::int64_t tag, void* to, std::size_t bytes,
+                         const Operation& operation) {
+  int source = -1;
+  // Nobody in particular is awaited: that one rank has left is no reason to give up.
+  member_->wait(member_->arrival_bell(member_->rank()), {}, operation, [&] {
+    for (int peer = 0; peer < member_->ranks(); ++peer) {
+      if (peer == member_->rank() || !try_receive(peer, tag, to, bytes, operation)) continue;
+      source = peer;
+      return true;
+    }
+    return false;
+  });
+  return source;
+}
+
+bool Mailbox::try_receive(int peer, std::int64_t tag, void* to, std::size_t bytes,
+                          const Operation& operation) {
+  Inbox& inbox = *inboxes_[static_cast<std::size_t>(peer)];
+  const Ring& ring = member_->incoming(Lane::kPointToPoint, peer);
+  MutexLock lock(inbox.mutex);
+  const auto found = std::find_if(inbox.parked.begin(), inbox.parked.end(),
+                                  [&](const Parked& message) { return message.tag == tag; });
+  if (found != inbox.parked.end()) {
+    check_size(peer, bytes, found->bytes.size(), operation);
+    if (bytes != 0) std::memcpy(to, found->bytes.data(), bytes);
+    inbox.parked.erase(found);
+    return true;
+  }
+  while (ring.available() >= sizeof(Header)) {
+    Header head;
+    std::memcpy(&head, ring.readable(), sizeof(head));
+    if (head.tag == tag) check_size(peer, bytes, head.bytes, operation);
+    ring.release(sizeof(head));
+    if (head.tag == tag) {
+      read(peer, static_cast<std::byte*>(to), bytes, operation);
+      return true;
+    }
+    Parked message{head.tag, std::vector<std::byte>(head.bytes)};
+    read(peer, message.bytes.data(), head.bytes, operation);
+    inbox.parked.push_back(std::move(message));
+    member_->arrival_bell(member_->rank()).ring();  // it may be what another thread waits for
+  }
+  return false;
+}
+
+void Mailbox::read(int peer, std::byte* to, std::size_t bytes, const Operation& operation) {
+  const Ring& ring = member_->incoming(Lane::kPointToPoint, peer);
+  const std::array<int, 1> awaited{peer};
+  member_->departure_bell(peer).ring();  // the header has made room
+  for (std::size_t at = 0; at < bytes; at += kPieceBytes) {
+    const std::size_t piece = std::min(kPieceBytes, bytes - at);
+    member_->wait(member_->arrival_bell(member_->rank()), awaited, operation,
+                  [&] { return ring.available() >= to_units(piece); });
+    std::memcpy(to + at, ring.readable(), piece);
+    ring.release(to_units(piece));
+    member_->departure_bell(peer).ring();
+  }
+}
+
+void Mailbox::check_size(int peer, std::size_t expected, std::size_t got,
+                         const Operation& operation) {
+  if (expected == got) return;
+  const std::string why = loom::detail::concat("rank ", member_->rank(), " expected ", expected,
+                                               " bytes from rank ", peer, ", got ", got);
+  member_->abort(loom::detail::concat("in ", operation.text(), " ", why));
+  throw PeerError(PeerError::Cause::kMismatch, loom::detail::concat(operation.text(), ": ", why));
+}
+
+}  // namespace loom::collectives

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// What a rank is doing, for checks and for errors. Thread: a value.
+
+#include "loom/base/check.h"
+#include "loom/base/export.h"
+
+#include <cstdint>
+#include <string>
+
+namespace loom::collectives {
+
+struct Operation {
+  const char* name = "";     ///< "all_reduce"; a literal
+  std::uint64_t number = 0;  ///< how many operations of its group, or messages, came before it
+  std::int64_t deadline_ns = INT64_MAX;  ///< of the steady clock
+  [[nodiscard]] std::string text() const { return detail::concat(name, " (number ", number, ")"); }
+};
+
+}  // namespace loom::collectives

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// The memory that the ranks of a group on one host share: rings from each to each, the bells beside
+// which they sleep, and what they must know of each other. It is an anonymous file that lives as
+// long as somebody has it open; there is nothing to clean up after a crash. While a rank lives it
+// holds a lock on one byte of the file, which the system lets go when its process ends, however it
+// does: no process ids, which differ between containers, and no threads.
+// Thread: any, but each ring and bell as it says.
+
+#include "loom/base/export.h"
+#include "loom/collectives/bell.h"
+#include "loom/collectives/operation.h"
+#include "loom/collectives/ring.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+namespace loom::collectives {
+
+/// A file descriptor that is closed at the end.
+class LOOM_API Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(int value) noexcept : value_(value) {}
+  ~Descriptor();
+  Descriptor(Descriptor&& other) noexcept;
+  Descriptor& operator=(Descriptor&& other) noexcept;
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  [[nodiscard]] int get() const noexcept { return value_; }
+
+ private:
+  int value_ = -1;
+};
+
+/// Rings of operations of the whole group, and of messages between two.
+enum class Lane : std::uint8_t { kCollective, kPointToPoint };
+
+namespace detail {
+[[nodiscard]] std::size_t segment_bytes(int ranks);
+}  // namespace detail
+
+/// A zeroed file for so many ranks. Throws: std::system_error when the system has no memory for it.
+[[nodiscard]] LOOM_API Descriptor create_segment(int ranks);
+
+/// A rank's part of a segment.
+class LOOM_API Member {
+ public:
+  /// Maps the file and takes the lock of `rank`. Throws: loom::Error when the file is none of
+  /// create_segment(ranks) or the rank is taken; std::system_error when the system refuses.
+  Member(const Descriptor& segment, int rank, int ranks);
+  /// Leaves: whoever waits for this rank is told.
+  ~Member();
+  Member(const Member&) = delete;
+  Member& operator=(const Member&) = delete;
+
+  [[nodiscard]] int rank() const noexcept { return rank_; }
+  [[nodiscard]] int ranks() const noexcept { return ranks_; }
+
+  [[nodiscard]] const Ring& outgoing(Lane lane, int peer) const;
+  [[nodiscard]] const Ring& incoming(Lane lane, int peer) const;
+  /// Beside which `rank` waits in operations of the group.
+  [[nodiscard]] Bell& bell(int rank) const;
+  /// Beside which `rank` waits for messages, or for room for those that it sends.
+  [[nodiscard]] Bell& arrival_bell(int rank) const;
+  [[nodiscard]] Bell& departure_bell(int rank) const;
+
+  /// Ends all waiting of all ranks, for good: theirs throw `why`. The first reason stays.
+  void abort(const std::string& why) noexcept;
+  [[nodiscard]] bool aborted() const noexcept;
+  /// Why; empty if not aborted.
+  [[nodiscard]] std::string reason() const;
+
+  /// Whether the rank has left, or its process has ended.
+  [[nodiscard]] bool gone(int peer) const noexcept;
+
+  /// Returns once ready(), which one of `peers` makes so and rings `bell` for; `ready` may do work
+  /// and is called often.
+  /// Throws: PeerError when the group is aborted, a peer is gone, the operation's time is over
+  /// (each of these aborts the group), or the process ends.
+  template <class Ready>
+  void wait(Bell& bell, std::span<const int> peers, const Operation& operation, Ready&& ready) {
+    using Function = std::remove_reference_t<Ready>;
+    wait_erased(
+        bell, peers, operation,
+        [](void* context) -> bool { return (*static_cast<Function*>(context))(); },
+        const_cast<void*>(static_cast<const void*>(&ready)));
+  }
+
+ private:
+  struct Control;
+  using ReadyFunction = bool (*)(void* context);
+  friend std::size_t detail::segment_bytes(int ranks);
+
+  void map();
+  void unmap() noexcept;
+  [[nodiscard]] Ring map_ring(Lane lane, int from, int to);
+  void ring_all() const noexcept;
+  void wait_erased(Bell& bell, std::span<const int> peers, const Operation& operation,
+                   ReadyFunction ready, void* context);
+  /// Throws unless the wait may go on.
+  void check(std::span<const int> peers, const Operation& operation);
+
+  const int rank_, ranks_;
+  Descriptor file_;  // this rank's own opening, which holds its lock
+  Control* control_ = nullptr;
+  std::size_t control_bytes_ = 0;
+  std::vector<std::byte*> mapped_;         // the rings' memory
+  std::vector<Ring> incoming_, outgoing_;  // by lane and peer
+};
+
+}  // namespace loom::collectives

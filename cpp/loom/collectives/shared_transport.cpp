@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/collectives/shared_transport.h"
+
+#include "loom/base/check.h"
+#include "loom/collectives/peer_error.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+namespace loom::collectives {
+namespace {
+
+/// Pieces begin at lines of the caches.
+constexpr std::size_t kUnit = 64;
+
+constexpr std::size_t to_units(std::size_t bytes) { return (bytes + kUnit - 1) / kUnit * kUnit; }
+
+/// What precedes a message.
+struct Header {
+  std::uint64_t number;
+  std::uint64_t bytes;
+  char name[kUnit - 16];  ///< of the operation, ends with a zero
+};
+static_assert(sizeof(Header) == kUnit);
+
+}  // namespace
+
+SharedTransport::SharedTransport(std::shared_ptr<Member> member)
+    : member_(std::move(member)), peers_(static_cast<std::size_t>(member_->ranks())) {}
+
+int SharedTransport::rank() const noexcept { return member_->rank(); }
+int SharedTransport::ranks() const noexcept { return member_->ranks(); }
+
+void SharedTransport::begin(const Operation& operation) {
+  if (member_->aborted()) {
+    throw PeerError(PeerError::Cause::kAborted,
+                    loom::detail::concat(operation.text(), ": ", member_->reason()));
+  }
+  operation_ = operation;
+}
+
+void SharedTransport::send(int peer, const void* data, std::size_t bytes) {
+  peers_[static_cast<std::size_t>(peer)].outgoing.push_back(
+      {static_cast<const std::byte*>(data), bytes, bytes});
+  pump(peer);
+}
+
+void SharedTransport::expect(int peer, std::size_t bytes) {
+  peers_[static_cast<std::size_t>(peer)].incoming.push_back({bytes, bytes});
+}
+
+bool SharedTransport::pump() {
+  bool left = false;
+  for (int peer = 0; peer < ranks(); ++peer) left = pump(peer) || left;
+  return left;
+}
+
+// Whole pieces only, so that the other side is woken for what it can use.
+bool SharedTransport::pump(int peer) {
+  auto& messages = peers_[static_cast<std::size_t>(peer)].outgoing;
+  if (messages.empty()) return false;
+  const Ring& ring = member_->outgoing(Lane::kCollective, peer);
+  bool written = false;
+  while (!messages.empty()) {
+    Outgoing& message = messages.front();
+    const std::size_t piece = std::min(message.bytes, kPieceBytes);
+    const std::size_t header = message.begun ? 0 : sizeof(Header);
+    if (ring.room() < header + to_units(piece)) break;
+    std::byte* to = ring.writable();
+    if (header != 0) {
+      Header head{operation_.number, message.whole, {}};
+      std::strncpy(head.name, operation_.name, sizeof(head.name) - 1);
+      std::memcpy(to, &head, sizeof(head));
+      to += sizeof(head);
+      message.begun = true;
+    }
+    if (piece != 0) std::memcpy(to, message.data, piece);
+    ring.publish(header + to_units(piece));
+    written = true;
+    message.data += piece;
+    message.bytes -= piece;
+    if (message.bytes == 0) messages.pop_front();
+  }
+  if (written) member_->bell(peer).ring();
+  return !messages.empty();
+}
+
+std::span<const std::byte> SharedTransport::next(int peer) {
+  Peer& state = peers_[static_cast<std::size_t>(peer)];
+  LOOM_ASSERT(!state.incoming.empty() && state.held == 0, "next() of what was not announced");
+  Incoming& message = state.incoming.front();
+  const Ring& ring = member_->incoming(Lane::kCollective, peer);
+  const std::size_t piece = std::min(message.bytes, kPieceBytes);
+  if (!message.begun) {
+    await(peer, ring, sizeof(Header));
+    read_header(peer, message);
+    message.begun = true;
+  }
+  await(peer, ring, to_units(piece));
+  state.held = to_units(piece);
+  message.bytes -= piece;
+  return {ring.readable(), piece};
+}
+
+void SharedTransport::await(int peer, const Ring& ring, std::size_t bytes) {
+  if (ring.available() >= bytes && !member_->aborted()) return;
+  const std::array<int, 1> awaited{peer};
+  member_->wait(member_->bell(rank()), awaited, operation_, [&] {
+    pump();
+    return ring.available() >= bytes;
+  });
+}
+
+void SharedTransport::read_header(int peer, const Incoming& message) {
+  const Ring& ring = member_->incoming(Lane::kCollective, peer);
+  Header head;
+  std::memcpy(&head, ring.readable(), sizeof(head));
+  head.name[sizeof(head.name) - 1] = '\0';
+  const bool same = head.number == operation_.number && head.bytes == message.whole &&
+                    std::strncmp(head.name, operation_.name, sizeof(head.name) - 1) == 0;
+  if (!same) {
+    const std::string why = loom::detail::concat(
+        "expected the same operations with the same sizes on all ranks, got ", operation_.text(),
+        " with ", message.whole, " bytes to come on rank ", rank(), ", and ", head.name,
+        " (number ", head.number, ") with ", head.bytes, " bytes on rank ", peer);
+    member_->abort(why);
+    throw PeerError(PeerError::Cause::kMismatch,
+                    loom::detail::concat(operation_.text(), ": ", why));
+  }
+  ring.release(sizeof(head));
+}
+
+void SharedTransport::release(int peer) {
+  Peer& state = peers_[static_cast<std::size_t>(peer)];
+  if (state.incoming.front().bytes == 0) state.incoming.pop_front();
+  const std::size_t held = std::exchange(state.held, 0);
+  if (held == 0) return;
+  member_->incoming(Lane::kCollective, peer).release(held);
+  member_->bell(peer).ring();  // it may wait for room
+}
+
+void SharedTransport::finish() {
+  if (!pump()) return;
+  std::vector<int> awaited;
+  for (int peer = 0; peer < ranks(); ++peer) {
+    if (!peers_[static_cast<std::size_t>(peer)].outgoing.empty()) awaited.push_back(peer);
+  }
+  member_->wait(member_->bell(rank()), awaited, operation_, [&] { return !pump(); });
+}
+
+void SharedTransport::abort(const std::string& why) noexcept { member_->abort(why); }
+std::string SharedTransport::reason() const { return member_->reason(); }
+
+}  // namespace loom::collectives

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// The transport between ranks that share memory (segment.h). Each message is a header, by which the
+// other side sees that both run the same operation, then its bytes, in units of 64.
+// Thread: as Transport.
+
+#include "loom/collectives/segment.h"
+#include "loom/collectives/transport.h"
+
+#include <deque>
+#include <memory>
+#include <vector>
+
+namespace loom::collectives {
+
+class LOOM_API SharedTransport final : public Transport {
+ public:
+  explicit SharedTransport(std::shared_ptr<Member> member);
+
+  [[nodiscard]] int rank() const noexcept override;
+  [[nodiscard]] int ranks() const noexcept override;
+  void begin(const Operation& operation) override;
+  void send(int peer, const void* data, std::size_t bytes) override;
+  void expect(int peer, std::size_t bytes) override;
+  [[nodiscard]] std::span<const std::byte> next(int peer) override;
+  void release(int peer) override;
+  void finish() override;
+  void abort(const std::string& why) noexcept override;
+  [[nodiscard]] std::string reason() const override;
+
+  /// Writes what there is room for; returns whether something is left.
+  bool pump();
+
+ private:
+  struct Outgoing {
+    const std::byte* data;
+    std::size_t bytes;   ///< left
+    std::size_t whole;   ///< of the message
+    bool begun = false;  ///< its header is written
+  };
+  struct Incoming {
+    std::size_t bytes;  ///< left
+    std::size_t whole;
+    bool begun = false;  ///< its header was read
+  };
+  struct Peer {
+    std::deque<Outgoing> outgoing;
+    std::deque<Incoming> incoming;
+    std::size_t held = 0;  ///< bytes of the ring that the piece in use takes
+  };
+
+  bool pump(int peer);
+  void await(int peer, const Ring& ring, std::size_t bytes);
+  void read_header(int peer, const Incoming& message);
+
+  const std::shared_ptr<Member> member_;
+  std::vector<Peer> peers_;
+  Operation operation_;
+};
+
+}  // namespace loom::collectives

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/distributed/operands.h"
+
+#include "loom/backend/device_state.h"
+#include "loom/ops/launch/tensor_ref.h"
+
+#include <c10/util/Exception.h>
+
+namespace loom::distributed {
+
+collectives::Source Operands::read(const at::Tensor& tensor) {
+  const collectives::Target memory = add(tensor, AccessKind::kRead);
+  return {memory.data, memory.bytes};
+}
+
+collectives::Target Operands::write(const at::Tensor& tensor) {
+  return add(tensor, AccessKind::kReplace);
+}
+
+collectives::Target Operands::update(const at::Tensor& tensor) {
+  return add(tensor, AccessKind::kUpdate);
+}
+
+collectives::Target Operands::add(const at::Tensor& tensor, AccessKind kind) {
+  TORCH_CHECK_VALUE(tensor.defined() && tensor.layout() == c10::kStrided, name_,
+                    ": expected dense tensors, got ",
+                    tensor.defined() ? "a sparse one" : "an undefined one");
+  const c10::Device device = tensor.device();
+  TORCH_CHECK_VALUE(device.type() == kDeviceType || device.is_cpu(), name_,
+                    ": expected tensors on loom or cpu, got one on ", device);
+  TORCH_CHECK_VALUE(!device_ || *device_ == device, name_, ": expected tensors on one device, got ",
+                    *device_, " and ", device);
+  TORCH_CHECK_VALUE(tensor.is_non_overlapping_and_dense(), name_, ": Tensors must be contiguous");
+  device_ = device;
+  const bool writes = kind != AccessKind::kRead;
+  const ops::TensorRef ref =
+      device.is_cpu() ? ops::TensorRef::of_host(tensor, writes) : ops::TensorRef(tensor, writes);
+  if (!device.is_cpu()) ref.append_access(accesses_, kind);
+  tensors_.push_back(tensor);
+  const std::size_t bytes = tensor.nbytes();
+  bytes_ += bytes;
+  return {ref.data(), bytes};
+}
+
+}  // namespace loom::distributed

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// lccl, loom's backend of torch.distributed. An operation returns at once: it is a command of a
+// queue of the group's own, which first waits for what the current stream holds, and the Work that
+// it returns orders later work behind it. Messages between two ranks have a queue for each peer and
+// direction, so that none waits for another. Tensors of the cpu take the same way.
+// Any error ends the group on all ranks: the operation that failed, those that are queued, and
+// those begun later throw c10::DistBackendError, which says which rank failed in what. Thread: any;
+// operations are in the order in which they are called.
+
+#include "loom/base/export.h"
+#include "loom/base/mutex.h"
+#include "loom/distributed/command.h"
+#include "loom/distributed/engine.h"
+#include "loom/distributed/operands.h"
+#include "loom/distributed/work.h"
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace loom::distributed {
+
+class LOOM_API ProcessGroupLccl final : public c10d::Backend {
+ public:
+  using Tensors = std::vector<at::Tensor>;
+  using TensorLists = std::vector<std::vector<at::Tensor>>;
+  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+  template <class T>
+  using Ptr = c10::intrusive_ptr<T>;
+
+  struct LOOM_API Options final : c10d::Backend::Options {
+    explicit Options(std::chrono::milliseconds timeout = kBackendDefaultTimeout)
+        : c10d::Backend::Options("lccl", timeout) {}
+  };
+
+  /// Meets the other ranks at `store`; returns when all have come.
+  /// Throws: c10::DistBackendError when one does not come before the options' timeout.
+  ProcessGroupLccl(const Ptr<c10d::Store>& store, int rank, int size, Ptr<Options> options);
+  ~ProcessGroupLccl() override;
+
+  const std::string getBackendName() const override { return "lccl"; }
+  Ptr<c10d::Backend::Options> getBackendOptions() override { return options_; }
+  bool supportsSplitting() const override { return true; }
+  bool supportsCoalescing() const override { return true; }
+  void setTimeout(std::chrono::milliseconds timeout) override;
+  void setSequenceNumberForGroup() override {}
+  /// Of the next operation of the group.
+  std::uint64_t getSequenceNumberForGroup() override;
+  c10d::ErrorType getError() override;
+
+  void startCoalescing() override;
+  WorkPtr endCoalescing() override;
+
+  WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
+  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  WorkPtr allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  WorkPtr allreduce_coalesced(Tensors& tensors,
+                              const c10d::AllreduceCoalescedOptions& options) override;
+  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
+  WorkPtr allgather(TensorLists& outputs, Tensors& inputs,
+                    const c10d::AllgatherOptions& options) override;
+  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input,
+                          const c10d::AllgatherOptions& options) override;
+  WorkPtr allgather_coalesced(TensorLists& outputs, Tensors& inputs,
+                              const c10d::AllgatherOptions& options) override;
+  WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::AllgatherOptions& options) override;
+  WorkPtr gather(TensorLists& outputs, Tensors& inputs,
+                 const c10d::GatherOptions& options) override;
+  WorkPtr scatter(Tensors& outputs, TensorLists& inputs,
+                  const c10d::ScatterOptions& options) override;
+  WorkPtr reduce_scatter(Tensors& outputs, TensorLists& inputs,
+                         const c10d::ReduceScatterOptions& options) override;
+  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                               const c10d::ReduceScatterOptions& options) override;
+  WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::ReduceScatterOptions& options) override;
+  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_sizes,
+                        std::vector<int64_t>& input_sizes,
+                        const c10d::AllToAllOptions& options) override;
+  WorkPtr alltoall(Tensors& outputs, Tensors& inputs,
+                   const c10d::AllToAllOptions& options) override;
+  WorkPtr barrier(const c10d::BarrierOptions& options) override;
+  void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override;
+
+  WorkPtr send(Tensors& tensors, int to, int tag) override;
+  WorkPtr recv(Tensors& tensors, int from, int tag) override;
+  WorkPtr recvAnysource(Tensors& tensors, int tag) override;
+
+  Ptr<c10d::Backend> split(const Ptr<c10d::Store>& store, const std::vector<int>& ranks,
+                           const Ptr<c10d::Backend::Options>& options) override;
+  void eagerConnectSingleDevice(at::Device device) override;
+
+  /// Ends the group on all ranks, and what is queued with it.
+  void abort() override;
+  /// Waits for what is queued, then leaves. Throws: the error that ended the group, if nobody has
+  /// been told yet.
+  void shutdown() override;
+
+  /// Of the operations that were called last, oldest first: for people who ask why a group hangs.
+  struct Record {
+    std::string name;
+    std::uint64_t number;
+    std::size_t bytes;
+    Completion::State state;
+    std::string why;
+  };
+  [[nodiscard]] std::vector<Record> records() const;
+
+ private:
+  /// What a command runs on: the queue of the group, or that of messages to or from a rank.
+  enum class Way : std::uint8_t { kGroup, kTo, kFrom };
+  struct Call {
+    const char* name;
+    c10d::OpType type;
+    Way way = Way::kGroup;
+    int peer = -1;
+    std::chrono::milliseconds timeout = c10d::kUnsetTimeout;
+    Tensors outputs = {};
+  };
+  using Body = Command::Body;
+
+  WorkPtr launch(const Call& call, const Operands& operands, Body body);
+  Queue& queue_of(const Call& call, int device) LOOM_REQUIRES(mutex_);
+  void release_host_tensors() LOOM_REQUIRES(mutex_);
+  WorkPtr make_work(const Call& call, std::uint64_t number, std::vector<WorkLccl::Part> parts,
+                    bool on_host) LOOM_REQUIRES(mutex_);
+  void leave() noexcept;
+
+  const Ptr<Options> options_;
+  mutable Mutex mutex_;
+  std::shared_ptr<Engine> engine_;  // null once the group was left; set under the mutex
+  // By way and peer.
+  std::map<std::pair<Way, int>, Queue*> queues_ LOOM_GUARDED_BY(mutex_);
+  std::map<std::pair<Way, int>, std::uint64_t> numbers_ LOOM_GUARDED_BY(mutex_);
+  // Tensors of the cpu that commands use: their deleters may want the GIL, which workers never
+  // take.
+  struct HostTensors {
+    std::shared_ptr<Completion> completion;
+    Tensors tensors;
+  };
+  std::deque<HostTensors> host_tensors_ LOOM_GUARDED_BY(mutex_);
+  struct Recorded {
+    const char* name;
+    std::uint64_t number;
+    std::size_t bytes;
+    std::shared_ptr<Completion> completion;
+  };
+  std::deque<Recorded> records_ LOOM_GUARDED_BY(mutex_);
+  struct Coalesced {
+    std::vector<WorkLccl::Part> parts;
+    Tensors outputs;
+    bool on_host = false;
+  };
+  std::optional<Coalesced> coalesced_ LOOM_GUARDED_BY(mutex_);
+};
+
+}  // namespace loom::distributed

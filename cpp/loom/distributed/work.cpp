@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/distributed/work.h"
+
+#include "loom/backend/device_state.h"
+#include "loom/backend/stream.h"
+#include "loom/base/check.h"
+#include "loom/base/futex.h"
+#include "loom/base/options.h"
+#include "loom/device/timeline.h"
+#include "loom/device/wait_wrapper.h"
+
+#include <c10/util/Exception.h>
+#include <torch/csrc/distributed/c10d/Types.hpp>
+
+#include <algorithm>
+#include <utility>
+
+namespace loom::distributed {
+namespace {
+
+bool is_limited(std::chrono::milliseconds timeout) {
+  return timeout != kNoTimeout && timeout != c10d::kUnsetTimeout;
+}
+
+std::exception_ptr error_of(const Completion& completion) {
+  // Made anew for each who is told: exceptions collect what those add who pass them on.
+  return std::make_exception_ptr(c10::DistBackendError(
+      {__func__, __FILE__, static_cast<std::uint32_t>(__LINE__)}, completion.why()));
+}
+
+}  // namespace
+
+WorkLccl::WorkLccl(std::shared_ptr<Engine> engine, c10d::OpType type, std::uint64_t number,
+                   std::vector<Part> parts, std::vector<at::Tensor> outputs, Results results)
+    : Work(engine->rank(), type),
+      engine_(std::move(engine)),
+      number_(number),
+      parts_(std::move(parts)),
+      outputs_(std::move(outputs)),
+      results_(results) {}
+
+bool WorkLccl::isCompleted() {
+  return std::all_of(parts_.begin(), parts_.end(),
+                     [](const Part& part) { return part.completion->ended(); });
+}
+
+bool WorkLccl::isSuccess() const {
+  return std::all_of(parts_.begin(), parts_.end(), [](const Part& part) {
+    return part.completion->state() == Completion::kDone;
+  });
+}
+
+std::exception_ptr WorkLccl::exception() const {
+  for (const Part& part : parts_) {
+    if (part.completion->state() == Completion::kFailed) return error_of(*part.completion);
+  }
+  return nullptr;
+}
+
+int WorkLccl::sourceRank() const {
+  for (const Part& part : parts_) part.queue->synchronize(part.position);
+  check();
+  return parts_.empty() ? -1 : parts_.front().completion->source();
+}
+
+std::vector<at::Tensor> WorkLccl::result() { return outputs_; }
+
+void WorkLccl::check() const {
+  if (const std::exception_ptr error = exception()) std::rethrow_exception(error);
+}
+
+void WorkLccl::synchronize() {
+  for (const Part& part : parts_) {
+    current_queue(static_cast<c10::DeviceIndex>(part.queue->id().device))
+        .wait_for(part.queue->timeline(), part.position);
+  }
+}
+
+void WorkLccl::blockCurrentStream() {
+  check();
+  synchronize();
+}
+
+bool WorkLccl::wait(std::chrono::milliseconds timeout) {
+  check();
+  if (results_ == Results::kHost || is_limited(timeout) || options().launch_blocking) {
+    wait_on_host(timeout);
+  }
+  synchronize();
+  return true;
+}
+
+void WorkLccl::wait_on_host(std::chrono::milliseconds timeout) {
+  if (!is_limited(timeout)) {
+    for (const Part& part : parts_) part.queue->synchronize(part.position);
+    return check();
+  }
+  const std::int64_t until = now_ns() + std::chrono::nanoseconds(timeout).count();
+  struct Waited {
+    const std::vector<Part>& parts;
+    std::int64_t until;
+    bool ended;
+  } waited{parts_, until, false};
+  call_in_wait_wrapper(
+      [](void* context) {
+        auto& state = *static_cast<Waited*>(context);
+        state.ended = std::all_of(state.parts.begin(), state.parts.end(), [&](const Part& part) {
+          return part.completion->wait(state.until);
+        });
+      },
+      &waited);
+  check();
+  if (waited.ended) return;
+  const std::string why =
+      loom::detail::concat("expected operation number ", number_, " to end within ",
+                           timeout.count(), " ms, which it has not");
+  engine_->abort(loom::detail::concat("rank ", engine_->rank(), " ", why));
+  C10_THROW_ERROR(DistBackendError, engine_->prefix() + why);
+}
+
+void WorkLccl::abort() {
+  engine_->abort(
+      loom::detail::concat("rank ", engine_->rank(), " has aborted operation number ", number_));
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> WorkLccl::getFuture() {
+  const c10::TypePtr type = c10::ListType::create(c10::TensorType::get());
+  if (results_ == Results::kHost || parts_.empty()) {
+    // Nobody but the worker would be there to complete it later, and callbacks may want the GIL.
+    wait_on_host(kNoTimeout);
+    auto future = c10::make_intrusive<c10::ivalue::Future>(type);
+    future->markCompleted(c10::IValue(outputs_));
+    return future;
+  }
+  // Completed at once: who waits for it, waits for the stream's place at which it was.
+  const Stream stream = stream_of(*parts_.front().queue);
+  auto future = c10::make_intrusive<c10::ivalue::Future>(
+      type, std::vector<c10::Device>{to_c10(stream.device_index())});
+  for (std::size_t i = 1; i < parts_.size(); ++i) {
+    stream.queue().wait_for(parts_[i].queue->timeline(), parts_[i].position);
+  }
+  const StreamGuard guard(stream);
+  future->markCompleted(c10::IValue(outputs_));
+  return future;
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> WorkLccl::getFutureResult() {
+  auto future = c10::make_intrusive<c10::ivalue::Future>(c10::IntType::get());
+  for (const Part& part : parts_) part.queue->timeline().wait(part.position);
+  const bool failed = exception() != nullptr;
+  future->markCompleted(
+      static_cast<std::int64_t>(failed ? c10d::WorkResult::COMM_ERROR : c10d::WorkResult::SUCCESS));
+  return future;
+}
+
+float WorkLccl::getDuration() const {
+  TORCH_CHECK(isSuccess() && !parts_.empty(),
+              "get_duration(): expected work that has ended without an error");
+  return static_cast<float>(static_cast<double>(parts_.front().completion->duration_ns()) * 1e-6);
+}
+
+std::uint64_t WorkLccl::getSequencenumber() const { return number_; }
+
+}  // namespace loom::distributed

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""torch.distributed: the backend lccl, and where torch knows those of other devices by name."""
+
+import functools
+from typing import Any
+
+import torch
+
+
+def apply() -> None:
+    """Register lccl, where torch has torch.distributed, and have process groups know it."""
+    if not torch.distributed.is_available():
+        return
+    from torch_loom import distributed
+
+    distributed.register()
+    _patch_default_backends()
+    _patch_groups()
+    _patch_bfloat16_hooks()
+
+
+def _patch_default_backends() -> None:
+    # Without a backend's name torch gives a group that of the accelerator alone, and then looks
+    # for its default among those of the cpu: DDP and objects find none.
+    from torch.distributed import distributed_c10d as c10d
+
+    original = c10d.BackendConfig.__init__
+
+    @functools.wraps(original)
+    def init(self: Any, backend: Any) -> None:
+        if str(backend) == c10d.Backend.UNDEFINED and _is_accelerator():
+            backend = "cpu:gloo,loom:lccl"
+        original(self, backend)
+
+    c10d.BackendConfig.__init__ = init  # type: ignore[method-assign]
+
+
+def _patch_groups() -> None:
+    # Of several backends torch compares the names of registered ones in capitals with small ones,
+    # and leaves the group without a default. Gloo knows its ranks in the first default group of a
+    # process only, and looks them up beyond the end of a list when it splits another one.
+    from torch.distributed import distributed_c10d as c10d
+
+    original = c10d._new_process_group_helper
+
+    @functools.wraps(original)
+    def new_process_group(*args: Any, **named: Any) -> Any:
+        group, store = original(*args, **named)
+        if isinstance(group, c10d.ProcessGroup) and (gloo := _gloo_beside_lccl(group)) is not None:
+            group._set_default_backend(c10d.ProcessGroup.BackendType.CUSTOM)
+            if not gloo.options.global_ranks_in_group:
+                gloo.options.global_ranks_in_group = list(range(group.size()))
+        return group, store
+
+    c10d._new_process_group_helper = new_process_group
+
+
+def _gloo_beside_lccl(group: Any) -> Any:
+    if {"cpu", "loom"} > {device.type for device in group._device_types}:
+        return None
+    ours, other = (group._get_backend(torch.device(device)) for device in ("loom", "cpu"))
+    return other if ours.name() == "lccl" and other.name() == "gloo" else None
+
+
+def _patch_bfloat16_hooks() -> None:
+    # DDP takes hooks that send bfloat16 for ones that need NCCL or XCCL. lccl sums it as well.
+    from torch.nn.parallel import DistributedDataParallel
+
+    original = DistributedDataParallel._check_comm_hook
+
+    @functools.wraps(original)
+    def check_comm_hook(self: Any, hook: Any) -> Any:
+        if self.device_type == "loom" and hook.__name__.startswith("bf16_compress"):
+            return None
+        return original(self, hook)  # type: ignore[no-untyped-call]
+
+    DistributedDataParallel._check_comm_hook = check_comm_hook  # type: ignore[method-assign]
+
+
+def _is_accelerator() -> bool:
+    accelerator = torch.accelerator.current_accelerator()
+    return accelerator is not None and accelerator.type == "loom"

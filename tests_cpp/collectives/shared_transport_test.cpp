@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What goes wrong between ranks is an error on each of them, which says what each was doing.
+#include "loom/collectives/shared_transport.h"
+
+#include "loom/collectives/algorithms.h"
+#include "loom/collectives/peer_error.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "collectives/ranks.h"
+#include <array>
+#include <string>
+#include <vector>
+
+namespace loom::collectives {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::on_ranks;
+using testing::operation;
+using testing::Rank;
+
+/// What a rank's operation throws.
+template <class Body>
+std::string error_of(Body&& body) {
+  try {
+    body();
+  } catch (const PeerError& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST(SharedTransportTest, DifferentSizesAreAnErrorOnAllRanks) {
+  std::array<std::string, 2> errors;
+  on_ranks(2, [&](Rank& rank) {
+    std::vector<float> data(rank.index == 0 ? 10 : 11);
+    errors[static_cast<std::size_t>(rank.index)] = error_of([&] {
+      rank.run("all_reduce", [&] {
+        all_reduce(rank.transport, data.data(), data.data(), static_cast<std::int64_t>(data.size()),
+                   {});
+      });
+      rank.run("barrier", [&] { barrier(rank.transport); });
+    });
+  });
+  for (const std::string& error : errors) {
+    EXPECT_THAT(error, AllOf(HasSubstr("expected the same operations with the same sizes"),
+                             HasSubstr("40 bytes"), HasSubstr("44 bytes")));
+  }
+}
+
+TEST(SharedTransportTest, DifferentOperationsAreAnErrorOnAllRanks) {
+  std::array<std::string, 2> errors;
+  on_ranks(2, [&](Rank& rank) {
+    errors[static_cast<std::size_t>(rank.index)] = error_of([&] {
+      std::vector<float> data(4);
+      rank.run("barrier", [&] { barrier(rank.transport); });
+      rank.run(rank.index == 0 ? "all_reduce" : "all_to_all",
+               [&] { all_reduce(rank.transport, data.data(), data.data(), 4, {}); });
+      rank.run("barrier", [&] { barrier(rank.transport); });
+    });
+  });
+  for (const std::string& error : errors) {
+    EXPECT_THAT(error,
+                AllOf(HasSubstr("all_reduce (number 1)"), HasSubstr("all_to_all (number 1)")));
+  }
+}
+
+TEST(SharedTransportTest, ARankThatDoesNotComeIsNamed) {
+  const Descriptor segment = create_segment(3);
+  Rank first(segment, 0, 3), second(segment, 1, 3), third(segment, 2, 3);
+  loom::testing::on_threads(2, [&](int index) {
+    Rank& rank = index == 0 ? first : second;
+    rank.transport.begin(operation("barrier", 0, 0.2));
+    const std::string error = error_of([&] { barrier(rank.transport); });
+    EXPECT_THAT(error, HasSubstr("rank 2"));
+  });
+  EXPECT_THROW(third.transport.begin(operation("barrier")), PeerError);
+}
+
+TEST(SharedTransportTest, WhatALeavingRankHasSentArrives) {
+  const Descriptor segment = create_segment(2);
+  Rank first(segment, 0, 2);
+  std::vector<std::int32_t> data(1000, 5);
+  {
+    Rank second(segment, 1, 2);
+    second.run("broadcast",
+               [&] { broadcast(second.transport, {data.data(), data.size() * 4}, 1); });
+  }
+  std::vector<std::int32_t> got(1000);
+  first.run("broadcast", [&] { broadcast(first.transport, {got.data(), got.size() * 4}, 1); });
+  EXPECT_EQ(got, data);
+}
+
+}  // namespace
+}  // namespace loom::collectives

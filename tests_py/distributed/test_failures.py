@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A rank that is killed, hangs or raises ends the training of all others, with an error that says
+which rank it was, and nobody gets a weight that has moved on without its gradients."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Iterator
+
+import pytest
+import torch
+import torch.distributed as dist
+from rank_pool import RankPool
+
+STEPS = 4
+
+
+@contextlib.contextmanager
+def pool_of(count: int, timeout: float = 60.0, **environment: str) -> Iterator[RankPool]:
+    pool = RankPool(count, timeout=timeout, **environment)
+    try:
+        yield pool
+    finally:
+        pool.close()
+
+
+def misbehave(how: str) -> None:
+    if how == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if how == "hang":
+        threading.Event().wait()
+    raise RuntimeError("rank 1 has had enough")
+
+
+def train(how: str, when: int) -> tuple[int, str]:
+    """Train; rank 1 misbehaves before a step's backward. Return the step in which the error came,
+    and its text."""
+    rank = dist.get_rank()
+    torch.manual_seed(0)
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(100, 100).to("loom"))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    weight = model.module.weight
+    for step in range(STEPS):
+        try:
+            loss = model(torch.ones(8, 100, device="loom")).square().mean()
+            if rank == 1 and step == when:
+                misbehave(how)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            weight.cpu()
+        except RuntimeError as error:
+            if rank == 1:
+                raise
+            with pytest.raises(RuntimeError):  # for ever: its values are not to be had
+                weight.cpu()
+            return step, str(error)
+    return STEPS, ""
+
+
+@pytest.mark.parametrize(
+    ("how", "when"),
+    [("kill", 0), ("kill", 2), ("kill", STEPS - 1), ("hang", 2), ("raise", STEPS - 1)],
+)
+def test_the_others_are_told_in_the_same_step(how: str, when: int) -> None:
+    # Who hangs is known by the timeout only, and the others must not run into it by themselves.
+    with pool_of(2, timeout=8.0 if how == "hang" else 60.0) as pool:
+        pool.start(train, how, when)
+        if how == "raise":
+            with pytest.raises(AssertionError, match="rank 1 has had enough"):
+                pool.answer(1)
+            pool.processes[1].kill()
+        step, text = pool.answer(0)
+        assert step == when
+        assert "all_reduce (number " in text
+        assert "rank 1" in text
+
+
+def unmatched() -> None:
+    if dist.get_rank() == 0:
+        dist.all_reduce(torch.ones(10, device="loom"), async_op=True)
+
+
+def test_exit_with_an_operation_in_flight() -> None:
+    with pool_of(2, timeout=1800.0) as pool:
+        pool.run(unmatched)
+        pool._pipes[0].send(None)
+        pool.processes[0].join(60)  # and not until the timeout of half an hour
+        assert pool.processes[0].exitcode == 0
+
+
+def destroyed() -> list[float]:
+    x = torch.ones(1_000_000, device="loom")
+    for _ in range(20):
+        dist.all_reduce(x, dist.ReduceOp.AVG, async_op=True)
+    work = dist.all_reduce(x, async_op=True)
+    dist.destroy_process_group()
+    assert work is not None
+    work.wait()
+    return x[:2].tolist()
+
+
+def test_destroy_waits_for_what_is_queued() -> None:
+    with pool_of(2) as pool:
+        assert pool.run(destroyed) == [[2.0, 2.0]] * 2
+
+
+def aborted() -> str:
+    group = dist.group.WORLD
+    assert group is not None
+    if dist.get_rank() == 1:
+        group.abort()
+        return "rank 1 has aborted the group"
+    x = torch.ones(10, device="loom")
+    try:
+        dist.all_reduce(x)
+        x.cpu()
+    except dist.DistBackendError as error:
+        with pytest.raises(dist.DistBackendError, match="the group has ended"):
+            dist.all_reduce(torch.ones(10, device="loom"))
+        return str(error)
+    return "no error"
+
+
+def test_abort_reaches_all_ranks() -> None:
+    with pool_of(2) as pool:
+        for text in pool.run(aborted):
+            assert "rank 1 has aborted the group" in text
+
+
+def own_timeout() -> str:
+    if dist.get_rank() == 0:
+        work = dist.all_reduce(torch.ones(10, device="loom"), async_op=True)
+        assert work is not None
+        from datetime import timedelta
+
+        try:
+            work.wait(timedelta(seconds=0.3))
+        except dist.DistBackendError as error:
+            return str(error)
+        return "no error"
+    return ""
+
+
+def test_wait_with_a_timeout() -> None:
+    with pool_of(2) as pool:
+        assert "300 ms" in pool.run(own_timeout)[0]
+
+
+def bad_values() -> str:
+    """What one rank cannot compute is an error on all, at once."""
+    x = torch.zeros(4, device="loom")
+    if dist.get_rank() == 1:
+        x = x[torch.tensor([9], device="loom")].sum().expand(4).contiguous()
+    try:
+        dist.all_reduce(x)
+        x.cpu()
+    except (RuntimeError, IndexError) as error:
+        return str(error)
+    return "no error"
+
+
+def test_a_rank_that_cannot_compute_its_part() -> None:
+    with pool_of(2) as pool:
+        first, second = pool.run(bad_values)
+        assert "rank 1 cannot run all_reduce" in first
+        assert "out of bounds" in first
+        assert "out of bounds" in second
+
+
+def different() -> str:
+    x = torch.ones(10 + dist.get_rank(), device="loom")
+    try:
+        dist.all_reduce(x)
+        x.cpu()
+    except dist.DistBackendError as error:
+        return str(error)
+    return "no error"
+
+
+def test_ranks_that_differ() -> None:
+    with pool_of(2) as pool:
+        for text in pool.run(different):
+            assert "expected the same operations with the same sizes" in text
+
+
+def in_a_capture() -> None:
+    x = torch.ones(10, device="loom")
+    with (
+        pytest.raises(RuntimeError, match="all_reduce cannot be captured in a graph"),
+        torch.loom.graph(torch.accelerator.Graph()),
+    ):
+        dist.all_reduce(x)
+
+
+def test_capture_is_refused() -> None:
+    with pool_of(2) as pool:
+        pool.run(in_a_capture)

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Every way to write the start of a group, and what is made of groups, gives lccl for loom."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from rank_pool import RankPool
+from torch.distributed.device_mesh import init_device_mesh
+
+
+def start(store: str, named: dict[str, Any], reduces_on_cpu: bool) -> None:
+    rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    if named.pop("bind", False):
+        named["device_id"] = torch.device("loom", torch.loom.current_device())
+    dist.init_process_group(
+        store=dist.FileStore(store, count),
+        rank=rank,
+        world_size=count,
+        timeout=timedelta(seconds=60),
+        **named,
+    )
+    x = torch.ones(10, device="loom")
+    dist.all_reduce(x)
+    assert (x.cpu() == count).all()
+    if reduces_on_cpu:
+        y = torch.ones(10)
+        dist.all_reduce(y)
+        assert (y == count).all()
+        everybody: list[Any] = [None] * count
+        dist.all_gather_object(everybody, rank)
+        assert everybody == list(range(count))
+    dist.barrier()
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 2).to("loom"))
+    model(torch.ones(1, 3, device="loom")).sum().backward()
+    first = dist.new_group([0])
+    if rank == 0:
+        dist.all_reduce(x, group=first)
+    everyone = dist.new_group(list(range(count)))
+    dist.all_reduce(x, group=everyone)
+    assert (x.cpu() == count * count).all()
+    mesh = init_device_mesh("loom", (count,))
+    dist.all_reduce(x, group=mesh.get_group())
+    grid = init_device_mesh("loom", (1, count), mesh_dim_names=("dp", "tp"))
+    z = torch.ones(3, device="loom")
+    dist.all_reduce(z, group=grid["tp"].get_group())
+    assert (z.cpu() == count).all()
+    dist.destroy_process_group()
+    assert not dist.is_initialized()
+
+
+SPELLINGS = {
+    "nothing": ({}, True),
+    "lccl": ({"backend": "lccl"}, True),
+    "devices": ({"backend": "cpu:gloo,loom:lccl"}, True),
+    "loom alone": ({"backend": "loom:lccl"}, False),
+    "device": ({"bind": True}, True),
+    "lccl and device": ({"backend": "lccl", "bind": True}, True),
+    "devices and device": ({"backend": "cpu:gloo,loom:lccl", "bind": True}, True),
+}
+
+
+@pytest.fixture(scope="module")
+def groupless() -> Any:
+    """Ranks that have no group yet."""
+    pool = RankPool(2, backend=None)
+    yield pool
+    pool.close()
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_spellings(groupless: RankPool, spelling: str, tmp_path: Path) -> None:
+    named, reduces_on_cpu = SPELLINGS[spelling]
+    groupless.run(start, str(tmp_path / "store"), dict(named), reduces_on_cpu)
+
+
+def splits() -> None:
+    rank, count = dist.get_rank(), dist.get_world_size()
+    parts = [list(range(count - 1)), [count - 1]]
+    group = dist.split_group(split_ranks=parts)
+    assert group is not None
+    x = torch.ones(4, device="loom")
+    dist.all_reduce(x, group=group)
+    assert (x.cpu() == (count - 1 if rank < count - 1 else 1)).all()
+    dist.destroy_process_group(group)
+
+
+def bind_and_split(store: str) -> None:
+    rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    dist.init_process_group(
+        device_id=torch.device("loom", torch.loom.current_device()),
+        store=dist.FileStore(store, count),
+        rank=rank,
+        world_size=count,
+    )
+    splits()
+    dist.destroy_process_group()
+
+
+def test_split_group(groupless: RankPool, tmp_path: Path) -> None:
+    groupless.run(bind_and_split, str(tmp_path / "store"))
+
+
+def defaults() -> None:
+    group = dist.group.WORLD
+    assert group is not None
+    backend = group._get_backend(torch.device("loom"))
+    assert backend.name() == "lccl"
+    assert backend.options._timeout == timedelta(seconds=60)
+    assert dist.get_backend_config() == "cpu:gloo,loom:lccl"
+    from torch_loom.distributed import recent_operations
+
+    dist.all_reduce(torch.ones(8, device="loom"))
+    torch.loom.synchronize()
+    last = recent_operations()[-1]
+    assert last["name"] == "all_reduce"
+    assert last["bytes"] == 32
+    assert last["state"] == "done"
+
+
+def test_defaults(pair: RankPool) -> None:
+    pair.run(defaults)
+
+
+SCRIPT = """
+    import os
+
+    import torch
+    import torch.distributed as dist
+
+    local = int(os.environ["LOCAL_RANK"])
+    assert torch.accelerator.device_count() == 2
+    torch.accelerator.set_device_index(local)
+    dist.init_process_group()
+    x = torch.full((4,), float(dist.get_rank()), device=f"loom:{local}")
+    dist.all_reduce(x)
+    assert x.tolist() == [1.0] * 4
+    dist.destroy_process_group()
+    print("rank", local, "done")
+"""
+
+
+def test_torchrun_gives_each_rank_a_device(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(SCRIPT))
+    environment = {k: v for k, v in os.environ.items() if k not in ("LOOM_DEVICES", "RANK")}
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            "--nproc-per-node=2",
+            str(script),
+        ],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert sorted(line for line in done.stdout.splitlines() if "done" in line) == [
+        "rank 0 done",
+        "rank 1 done",
+    ]
