@@ -17,8 +17,8 @@ using testing::exact;
 using testing::ulps;
 
 constexpr double kEps = 0.125, kMomentum = 0.25;
-// Channels last, long runs and short ones, whose factors are repeated.
-constexpr ChannelLayout kLayouts[] = {{20, 5, 1}, {4, 5, 64}, {4, 5, 9}};
+// Channels last, long runs and short ones, whose factors are repeated, as are those of tiles.
+constexpr ChannelLayout kLayouts[] = {{20, 5, 1}, {4, 5, 64}, {4, 5, 9}, {20, 5, 1, 4}};
 // Of a few operations in float32.
 constexpr double kUlps = 4;
 
@@ -33,7 +33,9 @@ std::vector<T> positive(std::uint32_t seed) {
 void expect_row(const std::vector<float>& factors, ChannelLayout layout, std::int64_t row,
                 std::int64_t channel, double expected) {
   for (std::int64_t i = 0; i < layout.repeats(); ++i) {
-    const std::int64_t at = (row * layout.channels + channel) * layout.repeats() + i;
+    const std::int64_t at = layout.tiles > 1
+                                ? (row * layout.tiles + i) * layout.channels + channel
+                                : (row * layout.channels + channel) * layout.repeats() + i;
     EXPECT_LE(ulps(factors[at], expected), kUlps) << row << ", " << channel;
   }
 }
@@ -73,7 +75,8 @@ TYPED_TEST(BatchNormTest, EvaluationUsesRunningStatistics) {
       const double factor = exact(this->weight[c]) / std::sqrt(exact(this->var[c]) + kEps);
       expect_row(factors, layout, 0, c, factor);
       expect_row(of_gradient, layout, 0, c, factor);
-      const double shift = factors[(layout.channels + c) * layout.repeats()];
+      const std::int64_t first = layout.tiles > 1 ? c : c * layout.repeats();
+      const double shift = factors[layout.channels * layout.repeats() + first];
       EXPECT_NEAR(shift, exact(this->bias[c]) - exact(this->mean[c]) * factor, 0x1p-20);
     }
   }

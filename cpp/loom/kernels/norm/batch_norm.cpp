@@ -11,14 +11,21 @@ namespace {
 class FactorRows {
  public:
   FactorRows(ChannelLayout layout, float* rows) noexcept
-      : repeats_(layout.repeats()), row_(layout.channels * repeats_), rows_(rows) {}
+      : layout_(layout), row_(layout.channels * layout.repeats()), rows_(rows) {}
 
   void set(std::int64_t row, std::int64_t channel, double value) const noexcept {
-    std::fill_n(rows_ + row * row_ + channel * repeats_, repeats_, static_cast<float>(value));
+    const auto number = static_cast<float>(value);
+    float* const to = rows_ + row * row_;
+    if (layout_.tiles == 1) {
+      std::fill_n(to + channel * layout_.repeats(), layout_.repeats(), number);
+      return;
+    }
+    for (std::int64_t at = channel; at < row_; at += layout_.channels) to[at] = number;
   }
 
  private:
-  std::int64_t repeats_, row_;
+  ChannelLayout layout_;
+  std::int64_t row_;
   float* rows_;
 };
 

@@ -16,14 +16,16 @@ namespace loom::kernels::norm {
 /// `inner` elements together; inner is 1 for channels last.
 struct ChannelLayout {
   std::int64_t outer, channels, inner;
+  /// Of channels last: how often all channels follow each other in a row of factors.
+  std::int64_t tiles = 1;
 
   [[nodiscard]] std::int64_t count() const noexcept { return outer * inner; }
   /// Where channels have fewer elements together, rows of all channels are added to each other.
   static constexpr std::int64_t kShortestRun = 64;
   [[nodiscard]] bool has_short_runs() const noexcept { return inner > 1 && inner < kShortestRun; }
   /// How often each channel's factor stands in a row of factors: once for each element of a short
-  /// run.
-  [[nodiscard]] std::int64_t repeats() const noexcept { return has_short_runs() ? inner : 1; }
+  /// run, or for each tile.
+  [[nodiscard]] std::int64_t repeats() const noexcept { return has_short_runs() ? inner : tiles; }
 };
 
 struct Range {

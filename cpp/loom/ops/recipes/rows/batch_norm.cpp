@@ -21,6 +21,9 @@ using fusion::Op;
 // Short runs of a channel's elements would each be a row of a program: factors are then repeated
 // for each element of a run, and a row is a sample, of which there have to be some.
 constexpr std::int64_t kFewestSamples = 4;
+// Few channels that are the last dimension would be short rows, too: factors are repeated for each
+// column of an image, as long as they stay in L1.
+constexpr std::int64_t kShortRow = 128, kLongestTiledRow = 4096;
 
 bool takes(const at::Tensor& parameter) {
   return !parameter.defined() ||
@@ -44,7 +47,9 @@ std::optional<ChannelLayout> channel_layout(const at::Tensor& tensor, bool wants
   }
   if (tensor.is_contiguous(c10::MemoryFormat::ChannelsLast) ||
       tensor.is_contiguous(c10::MemoryFormat::ChannelsLast3d)) {
-    return ChannelLayout{places, channels, 1};
+    const std::int64_t columns = tensor.size(-1), tiled = columns * channels;
+    const bool tiles = channels < kShortRow && tiled <= kLongestTiledRow && places > columns;
+    return ChannelLayout{places, channels, 1, tiles ? columns : 1};
   }
   return {};
 }
@@ -58,12 +63,19 @@ at::Tensor channel_rows(std::int64_t rows, ChannelLayout layout, c10::Device dev
 at::Tensor channel_row(const at::Tensor& rows, std::int64_t index, const at::Tensor& input) {
   const auto dims = static_cast<std::size_t>(input.dim() - 1);
   const bool repeated = rows.size(1) != input.size(1);
+  const bool tiled = repeated && !input.is_contiguous();
   std::array<std::int64_t, 16> sizes, strides;
   std::int64_t stride = 1;
   for (std::size_t d = dims; d-- > 0;) {
-    sizes[d] = repeated || d == 0 ? input.sizes()[d + 1] : 1;
+    const bool has = d == 0 || (tiled ? d + 1 == dims : repeated);
+    sizes[d] = has ? input.sizes()[d + 1] : 1;
     strides[d] = stride;
     stride *= sizes[d];
+  }
+  if (tiled) {
+    // All channels of a column, then those of the next.
+    strides[0] = 1;
+    strides[dims - 1] = sizes[0];
   }
   return make_tensor(rows.storage(), c10::kFloat, {sizes.data(), dims}, {strides.data(), dims},
                      index * rows.size(1));
