@@ -37,9 +37,10 @@ std::vector<Windows> windows(bool dilated) {
                   WindowAxis::regular(8, 4, 3, 2, 0, 1, true)});
   if (dilated) made.push_back({one(), axis(11, 3, 1, 1, 2), axis(50, 5, 1, 2, 2)});
   if (dilated) made.push_back({one(), axis(11, 3, 2, 1, 2), axis(50, 4, 3, 2, 3)});
-  for (const std::int64_t channels : {1, 3, 40}) {
-    for (std::size_t i = 0; i < 8; i += 3) {
-      Windows last = made[i];
+  const std::vector<Windows> planes = made;
+  for (const std::int64_t channels : {1, 3, 40, 70}) {
+    for (std::size_t i = 0; i < planes.size(); i += 3) {
+      Windows last = planes[i];
       last.last = true;
       last.channels = channels;
       made.push_back(last);

@@ -101,6 +101,34 @@ def test_rows_and_samples_without_a_batch():
     agree(VOLUMES["adaptive"], random(3, 6, 9, 11))
 
 
+@pytest.mark.parametrize("last", [False, True])
+def test_values_without_places(last):
+    """In inference there are none: nothing but memory tells."""
+    image, volume = random(3, 5, 14, 19, last=last), random(2, 3, 6, 9, 11, last=last)
+    image[0, 0, 3, 4], volume[0, 1, 2, 3, 4] = torch.nan, torch.nan
+    agrees(lambda x: F.max_pool2d(x, 3, 2, 1, ceil_mode=True), image)
+    agrees(lambda x: F.max_pool3d(x, 3, 2, 1), volume)
+    agrees(lambda x: F.max_pool1d(x, 3, 2, 1), random(4, 3, 50))
+    agrees(lambda x: F.max_pool1d(x, 3, 2, 1), random(3, 50))
+    agrees(lambda x: F.max_pool2d(x, 3, 2, 1), random(3, 14, 19))
+    for pool, x in ((F.max_pool2d, image), (F.max_pool3d, volume)):
+        with torch.inference_mode():
+            mine = pool(x.to("loom"), 2).cpu()
+        torch.testing.assert_close(mine, pool(x, 2), equal_nan=True)
+
+
+def test_errors_of_values_are_those_of_cpu():
+    for pool, x in (
+        (F.max_pool1d, random(3, 8)),
+        (F.max_pool2d, random(3, 8, 8)),
+        (F.max_pool3d, random(3, 8, 8, 8)),
+    ):
+        same_error(lambda x, pool=pool: pool(x, 2, padding=2), x)
+        same_error(lambda x, pool=pool: pool(x, 9), x)
+        same_error(lambda x, pool=pool: pool(x, 2, -1), x)
+        same_error(lambda x, pool=pool: pool(x, 2), x[0])
+
+
 def test_numbers_that_are_none():
     x = random(2, 3, 12, 16)
     x[0, 0, 3, 4], x[1, 2, 5, 5], x[1, 2, 5, 6] = torch.nan, torch.inf, -torch.inf

@@ -87,6 +87,18 @@ void spread_windows(const WideOf<T>* __restrict row, const RowWindows& windows,
                     T* __restrict to) noexcept {
   const std::int64_t kernel = windows.kernel;
   const std::int64_t pitch = (skipped + count - 1) / windows.stride + 1;
+  if (kernel == windows.stride && kernel > 4) {
+    // Each element sees one window, and so do long runs of them.
+    for (std::int64_t i = 0; i < pitch; ++i) {
+      T value;
+      simd::round_to(value, row[i]);
+      const std::int64_t from = i * kernel - skipped, till = from + kernel;
+      for (std::int64_t at = from < 0 ? 0 : from; at < (till < count ? till : count); ++at) {
+        to[at] = value;
+      }
+    }
+    return;
+  }
   const auto run = [=](auto stride) __attribute__((always_inline)) {
     for (std::int64_t phase = 0; phase < stride; ++phase) {
       WideOf<T>* __restrict const sums = room + phase * pitch;

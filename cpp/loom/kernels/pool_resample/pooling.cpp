@@ -70,9 +70,67 @@ const WideOf<T>* column_divisors(const Windows& w, WideOf<T>* room) {
   return room;
 }
 
+// Rows of an image whose channels lie beside each other are added up, or compared, whole where
+// channels are few: a call for each element of a window would cost more than what it does.
+constexpr std::int64_t kFewChannels = 64, kLongestImageRow = 8192;
+bool takes_whole_rows(const Windows& w) {
+  return w.channels <= kFewChannels && w.input_row() <= kLongestImageRow;
+}
+
+template <class T>
+void average_whole_rows(const Windows& w, std::int64_t row, const T* from, WideOf<T>* room,
+                        T* to) noexcept {
+  const auto add = add_elements<T>.of(simd_level());
+  WideOf<T>* const sum = room + padded(w.input_row());
+  for_rows(w, row, [&](std::int64_t line, bool first) {
+    add(from + line * w.input_row(), 1, w.input_row(), first, room);
+  });
+  const double divisor = divisor_of(w, row);
+  for (std::int64_t i = 0; i < w.columns.to; ++i, to += w.channels) {
+    const auto at = static_cast<std::size_t>(i);
+    const std::int64_t begin = w.columns.begin[at];
+    for (std::int64_t x = begin; x < w.columns.end[at]; ++x) {
+      add_elements<WideOf<T>>(room + x * w.channels, 1, w.channels, x == begin, sum);
+    }
+    divide_elements<T>(sum, static_cast<WideOf<T>>(divisor * column_divisor(w, i)), w.channels, to);
+  }
+}
+
+template <class T>
+void largest_whole_rows(const Windows& w, std::int64_t row, const T* from, WideOf<T>* room, T* to,
+                        std::int64_t* to_places) noexcept {
+  const auto take = take_larger<T>.of(simd_level());
+  const std::int64_t length = w.input_row(), pitch = padded(length);
+  auto* const bases =
+      to_places == nullptr ? nullptr : reinterpret_cast<std::int32_t*>(room + pitch);
+  WideOf<T>* const best = room + 2 * pitch;
+  auto* const places = reinterpret_cast<std::int32_t*>(best + padded(w.channels));
+  for_rows(w, row, [&](std::int64_t line, bool first) {
+    take(from + line * length, static_cast<std::int32_t>(line * w.columns.from), length, first,
+         room, bases);
+  });
+  // A place is a base and where its element is in the row, which here has all channels.
+  for (std::int64_t x = 0, at = 0; bases != nullptr && x < w.columns.from; ++x) {
+    for (std::int64_t c = 0; c < w.channels; ++c, ++at) {
+      bases[at] += static_cast<std::int32_t>(x - at);
+    }
+  }
+  for (std::int64_t i = 0; i < w.columns.to; ++i, to += w.channels) {
+    const auto at = static_cast<std::size_t>(i);
+    const std::int64_t begin = w.columns.begin[at], step = w.columns.dilation;
+    const std::int64_t elements = (w.columns.end[at] - begin + step - 1) / step;
+    largest_of_windows<T>(
+        room + begin * w.channels, bases == nullptr ? nullptr : bases + begin * w.channels,
+        {w.channels, elements, 1, step * w.channels}, -begin * w.channels, best, places);
+    put_largest<T>(best, places, w.channels, to, to_places);
+    if (to_places != nullptr) to_places += w.channels;
+  }
+}
+
 template <class T>
 void average_last(const Windows& w, std::int64_t row, const T* from, WideOf<T>* room,
                   T* to) noexcept {
+  if (takes_whole_rows(w)) return average_whole_rows(w, row, from, room, to);
   const auto add = add_elements<T>.of(simd_level());
   const double divisor = divisor_of(w, row);
   for (std::int64_t i = 0; i < w.columns.to; ++i, to += w.channels) {
@@ -112,6 +170,7 @@ void average_gradient_last(const Windows& w, std::int64_t row, const T* grad, Wi
 template <class T>
 void largest_last(const Windows& w, std::int64_t row, const T* from, WideOf<T>* room, T* to,
                   std::int64_t* to_places) noexcept {
+  if (takes_whole_rows(w)) return largest_whole_rows(w, row, from, room, to, to_places);
   const auto take = take_larger<T>.of(simd_level());
   auto* const places =
       to_places == nullptr ? nullptr : reinterpret_cast<std::int32_t*>(room + padded(w.channels));
@@ -183,7 +242,7 @@ void WindowAxis::find_cover() {
 }
 
 std::int64_t Windows::room() const noexcept {
-  if (last) return 2 * padded(channels);
+  if (last) return 2 * padded(channels) + (takes_whole_rows(*this) ? 2 * padded(input_row()) : 0);
   std::int64_t row = columns.from, spread = 0;
   if (columns.kernel > 0) {
     row = padded_row(columns);

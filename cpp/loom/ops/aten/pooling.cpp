@@ -5,13 +5,20 @@
 
 #include "loom/ops/fallback/fallback.h"
 #include "loom/ops/launch/empty.h"
+#include "loom/ops/recipes/watched.h"
 
 #include <ATen/DimVector.h>
 #include <ATen/native/Pool.h>
+#include <ATen/ops/max_pool1d_native.h>
+#include <ATen/ops/max_pool2d_native.h>
+#include <ATen/ops/max_pool3d_native.h>
+#include <c10/core/GradMode.h>
 #include <c10/core/MemoryFormat.h>
+#include <torch/csrc/autograd/functions/utils.h>
 #include <torch/library.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <tuple>
 #include <vector>
@@ -88,6 +95,60 @@ TwoTensors max_pool3d(const at::Tensor& self, c10::IntArrayRef kernel, c10::IntA
       "aten::max_pool3d_with_indices", "", self, kernel, stride, padding, dilation, ceil_mode);
 }
 
+/// The largest elements alone, where nobody asks for their places: a place takes more memory than
+/// an element. Undefined if somebody does, for a gradient, or the call is not for kernels of ours.
+at::Tensor largest_values(const char* name, const at::Tensor& self, const Pooling& pooling,
+                          bool ceil_mode) {
+  // Fake tensors may have sizes that are symbols: nothing else is asked of them.
+  if (is_watched(self) || !is_for_kernels(self, pooling.dims) ||
+      torch::autograd::isFwGradDefined(self) ||
+      (c10::GradMode::is_enabled() && self.requires_grad())) {
+    return {};
+  }
+  const auto sizes = largest_sizes(self, pooling, ceil_mode);
+  if (!sizes) return {};
+  at::Tensor result = empty_as(self, *sizes, self.scalar_type(), pooling.dims);
+  if (!launch_largest(name, result, at::Tensor(), self, pooling)) return {};
+  return result;
+}
+
+template <int kDims>
+at::Tensor max_pool(const at::Tensor& self, c10::IntArrayRef kernel, c10::IntArrayRef stride,
+                    c10::IntArrayRef padding, c10::IntArrayRef dilation, bool ceil_mode) {
+  const Pooling pooling{
+      .dims = kDims, .kernel = kernel, .stride = stride, .padding = padding, .dilation = dilation};
+  constexpr const char* kName = kDims == 2 ? "max_pool2d" : "max_pool3d";
+  at::Tensor result = largest_values(kName, self, pooling, ceil_mode);
+  if (result.defined()) return result;
+  constexpr auto composite = kDims == 2 ? &at::native::max_pool2d : &at::native::max_pool3d;
+  return composite(self, kernel, stride, padding, dilation, ceil_mode);
+}
+
+/// A row is an image of one row.
+at::Tensor max_pool1d(const at::Tensor& self, c10::IntArrayRef kernel, c10::IntArrayRef stride,
+                      c10::IntArrayRef padding, c10::IntArrayRef dilation, bool ceil_mode) {
+  const auto is_one = [](c10::IntArrayRef list) { return list.size() == 1; };
+  if (!is_watched(self) && is_for_kernels(self, 1) && is_one(kernel) && is_one(padding) &&
+      is_one(dilation) && (stride.empty() || is_one(stride))) {
+    const std::array<std::int64_t, 2> kernels{1, kernel[0]}, paddings{0, padding[0]},
+        dilations{1, dilation[0]}, strides{1, stride.empty() ? kernel[0] : stride[0]};
+    const Pooling pooling{.dims = 2,
+                          .kernel = kernels,
+                          .stride = strides,
+                          .padding = paddings,
+                          .dilation = dilations};
+    const at::Tensor result = largest_values("max_pool1d", self.unsqueeze(-2), pooling, ceil_mode);
+    if (result.defined()) return result.squeeze(-2);
+  }
+  return at::native::max_pool1d(self, kernel, stride, padding, dilation, ceil_mode);
+}
+
+void register_values(torch::Library& m) {
+  m.impl("max_pool1d", TORCH_FN(max_pool1d));
+  m.impl("max_pool2d", TORCH_FN(max_pool<2>));
+  m.impl("max_pool3d", TORCH_FN(max_pool<3>));
+}
+
 /// ATen's results of images follow their format; those of volumes are contiguous.
 template <int kDims>
 at::Tensor adaptive_average(const at::Tensor& self, c10::SymIntArrayRef output_size) {
@@ -122,7 +183,9 @@ at::Tensor adaptive_average_gradient(const at::Tensor& grad, const at::Tensor& s
 
 }  // namespace
 
+TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) { register_values(m); }
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  register_values(m);
   m.impl("max_pool3d_with_indices", TORCH_FN(max_pool3d));
   m.impl("_adaptive_avg_pool2d", TORCH_FN(adaptive_average<2>));
   m.impl("_adaptive_avg_pool3d", TORCH_FN(adaptive_average<3>));

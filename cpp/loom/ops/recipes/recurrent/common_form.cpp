@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/recipes/recurrent/common_form.h"
 
+#include "loom/ops/recipes/watched.h"
+
 #include <ATen/autocast_mode.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/functions/utils.h>
 
 namespace loom::ops::recurrent {
@@ -34,20 +35,6 @@ Steps packed_steps(const at::Tensor& batch_sizes, std::int64_t rows) {
 }
 
 }  // namespace
-
-bool is_watched(const at::Tensor& tensor) {
-  using c10::DispatchKey;
-  constexpr c10::DispatchKeySet kWrappers({DispatchKey::Python, DispatchKey::FuncTorchBatched,
-                                           DispatchKey::FuncTorchGradWrapper, DispatchKey::Batched,
-                                           DispatchKey::Functionalize});
-  if (tensor.defined() && tensor.key_set().has_any(kWrappers)) return true;
-  for (const DispatchKey key :
-       {DispatchKey::Python, DispatchKey::FuncTorchDynamicLayerFrontMode,
-        DispatchKey::FuncTorchDynamicLayerBackMode, DispatchKey::Functionalize}) {
-    if (c10::impl::tls_is_dispatch_key_included(key)) return true;
-  }
-  return false;
-}
 
 Steps steps_of_common_form(const Call& call) {
   const at::Tensor& input = call.input;

@@ -13,9 +13,6 @@
 
 namespace loom::ops::recurrent {
 
-/// True for tensors of Python classes, inside torch.func, and under modes that see operators.
-[[nodiscard]] bool is_watched(const at::Tensor& tensor);
-
 /// What a call gives to all its layers.
 struct Call {
   Cell kind;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/recipes/recurrent/layer_function.h"
 
-#include "loom/ops/recipes/recurrent/common_form.h"
 #include "loom/ops/recipes/recurrent/formula.h"
+#include "loom/ops/recipes/watched.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/GradMode.h>

@@ -5,6 +5,7 @@
 // what follows, are as fast.
 #include "loom/ops/recipes/recurrent/common_form.h"
 #include "loom/ops/recipes/recurrent/layer_function.h"
+#include "loom/ops/recipes/watched.h"
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/dropout.h>
