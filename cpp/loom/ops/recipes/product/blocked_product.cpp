@@ -25,6 +25,7 @@ using detail::is_turned_bias;
 using detail::operand;
 using detail::Part;
 using detail::Problem;
+using detail::reads_columns;
 using detail::run_part;
 
 // Below this calling the block kernel is no faster than calling MKL.
@@ -55,7 +56,7 @@ const Scratch t_left_of_all, t_right_of_all;
 // The transposed product's left operand is the right one of this one, and may lie as it should.
 template <class T>
 bool prefers_transposed(const Problem<T>& p) {
-  if (p.rows() == 1 || p.options.sums_batch) return false;
+  if (p.rows() == 1 || p.options.sums_batch || reads_columns(p)) return false;
   if (p.columns() == 1) return true;
   if (p.right.first.row_major()) return false;
   if (!p.left.first.row_major()) return true;
@@ -65,7 +66,7 @@ bool prefers_transposed(const Problem<T>& p) {
 // How many inner elements of the left operand are copied before the blocks use them; 0: none.
 template <class T>
 std::int64_t copied_depth(const Problem<T>& p) {
-  if (p.batch > 1 || p.rows() == 1 || has_kernel_rows(p.left.first)) return 0;
+  if (p.batch > 1 || p.rows() == 1 || has_kernel_rows(p.left.first) || reads_columns(p)) return 0;
   const std::int64_t inner = p.inner();
   const double work =
       static_cast<double>(p.rows()) * static_cast<double>(p.columns()) * static_cast<double>(inner);
@@ -161,8 +162,8 @@ void run_blocks(Grid& grid, const Problem<T>& p, bool turned, bool continues, bo
     const std::int64_t columns = std::min(block.columns, p.columns() - column);
     for (std::int64_t i = first; i < std::min(first + block.items, p.batch); ++i) {
       const bool goes_on = continues || (p.options.sums_batch && i > first);
-      Part<T> whole{p.result.item(i), p.addend.item(i), p.left.item(i), p.right.item(i),
-                    p.options.beta,   goes_on,          p.panels};
+      Part<T> whole{p.result.item(i), p.addend.item(i), p.left.item(i),   p.right.item(i),
+                    p.options.beta,   goes_on,          reads_columns(p), p.panels};
       // Results of a batch are rows of one matrix.
       (turned ? whole.column : whole.row) = i * (turned ? p.columns() : p.rows());
       run_part(whole.cut(row, column, rows, columns), finish);
@@ -180,8 +181,9 @@ void run(Grid& grid, Problem<T> p) {
     p.result.first = p.result.first.transposed();
   }
   if constexpr (std::is_same_v<T, BFloat16>) {
-    // One row is multiplied without panels (run_vector).
-    if (p.batch == 1 && p.rows() > 1 && p.result.first.row_major()) pack_right(grid, p);
+    // A few rows are multiplied without panels, and so is one (run_few_rows).
+    const bool in_panels = p.rows() > 1 && !reads_columns(p);
+    if (p.batch == 1 && in_panels && p.result.first.row_major()) pack_right(grid, p);
   }
   const std::int64_t inner = p.inner(), copied_at_once = copied_depth(p);
   const std::int64_t depth = copied_at_once > 0 ? copied_at_once : inner;

@@ -175,6 +175,12 @@ struct MatrixUnitScope {
 template <class T>
 void multiply_vector(const T* vector, const MatrixView<const T>& matrix, float* to);
 
+/// to[i * ld + j] = row i of `left` x row j of `matrix`, each of which is read once and where it
+/// lies. Requires: dense rows, with as many columns.
+template <class T>
+void multiply_few_rows(const MatrixView<const T>& left, const MatrixView<const T>& matrix,
+                       float* to, std::int64_t ld);
+
 /// to[v * ld + i] = row v of `vectors` x row i of `matrix`: each row of `matrix` is read once for
 /// four vectors. Requires: both are row-major, with as many columns.
 void multiply_vectors(const MatrixView<const float>& vectors, const MatrixView<const float>& matrix,

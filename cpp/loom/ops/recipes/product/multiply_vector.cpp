@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Inner products of a vector with the rows of a matrix.
+// Inner products of a vector, or of a few rows, with the rows of a matrix.
 #include "loom/kernels/gemm/dot_rows.h"
+#include "loom/kernels/gemm/few_rows.h"
 #include "loom/ops/recipes/product/bfloat16.h"
 #include "loom/ops/recipes/product/multiply.h"
 
@@ -12,6 +13,7 @@ namespace {
 using c10::BFloat16;
 using kernels::gemm::dot_four;
 using kernels::gemm::dot_rows;
+using kernels::gemm::FewRows;
 
 }  // namespace
 
@@ -40,6 +42,33 @@ void multiply_vector(const float* vector, const MatrixView<const float>& m, floa
 template <>
 void multiply_vector(const BFloat16* vector, const MatrixView<const BFloat16>& m, float* to) {
   dot_rows<simd::BFloat16>(stored(vector), stored(m.data), m.row_stride, m.rows, m.columns, to);
+}
+
+template <>
+void multiply_few_rows(const MatrixView<const float>& left, const MatrixView<const float>& matrix,
+                       float* to, std::int64_t ld) {
+  kernels::gemm::multiply_few_rows<FewRows<float, float>>({left.rows, matrix.rows, left.columns,
+                                                           left.data, left.row_stride, matrix.data,
+                                                           matrix.row_stride, to, ld});
+}
+template <>
+void multiply_few_rows(const MatrixView<const BFloat16>& left,
+                       const MatrixView<const BFloat16>& matrix, float* to, std::int64_t ld) {
+  using Product = FewRows<simd::BFloat16, simd::BFloat16>;
+  const Product product{left.rows,
+                        matrix.rows,
+                        left.columns,
+                        stored(left.data),
+                        left.row_stride,
+                        stored(matrix.data),
+                        matrix.row_stride,
+                        to,
+                        ld};
+  if (kernels::gemm::multiply_few_rows_bfloat16.available()) {
+    kernels::gemm::multiply_few_rows_bfloat16(product);
+  } else {
+    kernels::gemm::multiply_few_rows<Product>(product);
+  }
 }
 
 }  // namespace loom::ops

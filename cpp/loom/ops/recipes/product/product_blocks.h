@@ -90,6 +90,20 @@ Operand<const T> broadcast(const TensorRef& addend, const TensorRef& result) {
           result.dim() == 3 ? strides[0] : 0};
 }
 
+// So many rows meet the columns of the right operand, as a linear layer's weight has them, where
+// these lie and as fast as memory is read; more are worth packing.
+template <class T>
+inline constexpr std::int64_t kReadingRows = std::is_same_v<T, float> ? 8 : 16;
+
+/// True if a few rows meet dense columns, each of which is read once.
+template <class T>
+[[nodiscard]] bool reads_columns(const Problem<T>& p) noexcept {
+  const MatrixView<const T>& left = p.left.first;
+  const bool dense = left.rows == 1 ? left.column_stride == 1 : left.row_major();
+  return dense && p.rows() <= kReadingRows<T> && p.right.first.column_major() &&
+         !p.options.sums_batch;
+}
+
 /// How many items of the batch, rows and columns a block has.
 struct Block {
   std::int64_t items, rows, columns;
@@ -146,12 +160,13 @@ Block block_of(const Problem<T>& p) {
   const double item = static_cast<double>(rows) * static_cast<double>(columns) *
                       static_cast<double>(p.inner()) / speed;
   const double work = item * static_cast<double>(p.batch);
-  if (rows == 1 && p.batch == 1 && p.right.first.column_major()) {
-    // One reads the matrix from memory or a far cache, and once.
-    const std::int64_t bytes = p.inner() * columns * static_cast<std::int64_t>(sizeof(T));
-    if (bytes <= kWholeMatrixBytes) return {1, 1, columns};
+  if (p.batch == 1 && reads_columns(p)) {
+    // One reads the matrix from memory or a far cache, and once. Four rows take as long as that.
+    const std::int64_t bytes = p.inner() * columns * static_cast<std::int64_t>(sizeof(T)) *
+                               ceil_div<std::int64_t>(rows, 4);
+    if (bytes <= kWholeMatrixBytes) return {1, rows, columns};
     const auto pieces = static_cast<std::uint64_t>(ceil_div(bytes, kVectorBlockBytes));
-    return {1, 1, cut(columns, static_cast<std::int64_t>(std::bit_ceil(pieces)), 4)};
+    return {1, rows, cut(columns, static_cast<std::int64_t>(std::bit_ceil(pieces)), kRowUnit)};
   }
   if (work < 2 * kLeastBlock) return {p.batch, rows, columns};
   if (p.batch > 1 && !p.options.sums_batch &&

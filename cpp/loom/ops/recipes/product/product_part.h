@@ -101,6 +101,7 @@ struct Part {
   MatrixView<const T> addend, left, right;
   double beta;
   bool continues = false;            ///< the result has a sum in it that this is added to
+  bool few_rows = false;             ///< they meet dense columns where these lie
   const T* panels = nullptr;         ///< of the right operand, if they have been made
   std::int64_t row = 0, column = 0;  ///< where it begins in the whole result
 
@@ -113,6 +114,7 @@ struct Part {
             right.part(0, column, right.rows, columns),
             beta,
             continues,
+            few_rows,
             panels == nullptr ? nullptr : panels + column / kPanel * panel_step<T>(right.rows),
             this->row + row,
             this->column + column};
@@ -226,27 +228,40 @@ void run_in_accumulators(const Part<T>& p) {
   store(to, p.result);
 }
 
-// A row times a matrix whose columns are dense: as many inner products as columns.
+// A few rows times a matrix whose columns are dense: inner products.
 template <class T>
-void run_vector(const Part<T>& p) {
-  float* to = t_accumulators.get<float>(2 * p.result.columns);
-  multiply_vector(p.left.data, p.right.transposed(), to);
-  if (p.added()) {
-    float* sum = to + p.result.columns;
-    initialise(p.addend, p.beta, sum, p.result.columns);
-    for (std::int64_t j = 0; j < p.result.columns; ++j) to[j] += sum[j];
+void run_few_rows(const Part<T>& p) {
+  const std::int64_t rows = p.result.rows, columns = p.result.columns;
+  constexpr bool kFloats = std::is_same_v<T, float>;
+  const bool in_place = kFloats && p.result.row_major() && !p.added();
+  float* to = t_accumulators.get<float>(2 * rows * columns);
+  if constexpr (kFloats) {
+    if (in_place) to = p.result.data;
+    if (rows == 1) {
+      multiply_vector(p.left.data, p.right.transposed(), to);
+    }
   }
-  MatrixView<T> result = p.result;
-  for (std::int64_t j = 0; j < result.columns; ++j) {
-    result.data[j * result.column_stride] = static_cast<T>(to[j]);
+  if (!kFloats || rows > 1) {
+    multiply_few_rows(p.left, p.right.transposed(), to, in_place ? p.result.row_stride : columns);
+  }
+  if (in_place) return;
+  if (p.added()) {
+    float* sum = to + rows * columns;
+    initialise(p.addend, p.beta, sum, columns);
+    for (std::int64_t i = 0; i < rows * columns; ++i) to[i] += sum[i];
+  }
+  if (!kFloats || !p.result.row_major()) return store(to, p.result);
+  for (std::int64_t i = 0; i < rows; ++i) {
+    std::copy_n(to + i * columns, columns,
+                reinterpret_cast<float*>(p.result.data + i * p.result.row_stride));
   }
 }
 
 template <class T>
 void run_part(const Part<T>& p, const Finish<T>& finish) {
   const bool in_place = std::is_same_v<T, float> && p.result.row_major();
-  if (p.result.rows == 1 && p.right.column_major() && !p.continues) {
-    run_vector(p);
+  if (p.few_rows && !p.continues) {
+    run_few_rows(p);
   } else if (!in_place && p.left.columns <= kMaxInner<T>) {
     return run_in_tiles(p, finish);
   } else if constexpr (std::is_same_v<T, float>) {

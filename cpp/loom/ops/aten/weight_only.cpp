@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Linear layers whose weights are whole numbers of eight or four bits, with scales. What ATen's
+// operators refuse, they refuse here.
+#include "loom/ops/recipes/product/weight_only.h"
+
+#include "loom/ops/fallback/fallback.h"
+#include "loom/ops/launch/empty.h"
+#include "loom/ops/launch/launch.h"
+
+#include <torch/library.h>
+
+namespace loom::ops {
+namespace {
+
+bool is_floating(const at::Tensor& tensor) {
+  const c10::ScalarType dtype = tensor.scalar_type();
+  return (dtype == at::kFloat || dtype == at::kBFloat16 || dtype == at::kHalf) &&
+         !tensor.is_neg() && tensor.is_contiguous();
+}
+
+bool fits(const at::Tensor& left, const at::Tensor& weight, c10::ScalarType dtype,
+          const at::Tensor& scales) {
+  return is_floating(left) && is_floating(scales) && scales.scalar_type() == left.scalar_type() &&
+         weight.scalar_type() == dtype && weight.is_contiguous() && left.dim() == 2 &&
+         weight.dim() == 2 && left.numel() > 0 && weight.numel() > 0;
+}
+
+at::Tensor int8_linear(const at::Tensor& left, const at::Tensor& weight, const at::Tensor& scales) {
+  if (!fits(left, weight, at::kChar, scales) || weight.size(1) != left.size(1) ||
+      scales.dim() != 1 || scales.size(0) != weight.size(0)) {
+    return call_fallback<at::Tensor, const at::Tensor&, const at::Tensor&, const at::Tensor&>(
+        "aten::_weight_int8pack_mm", "", left, weight, scales);
+  }
+  const at::Tensor result =
+      empty({left.size(0), weight.size(0)}, left.scalar_type(), left.device());
+  launch("_weight_int8pack_mm", Custom{}, int8_product, out(result), left, weight, scales);
+  return result;
+}
+
+at::Tensor int4_linear(const at::Tensor& left, const at::Tensor& weight, std::int64_t group,
+                       const at::Tensor& scales) {
+  const bool suits = fits(left, weight, at::kByte, scales) &&
+                     (group == 32 || group == 64 || group == 128 || group == 256) &&
+                     2 * weight.size(1) == left.size(1) && left.size(1) % group == 0 &&
+                     weight.size(0) % 16 == 0 && scales.dim() == 3 &&
+                     scales.size(0) == left.size(1) / group && scales.size(1) == weight.size(0) &&
+                     scales.size(2) == 2;
+  if (!suits) {
+    return call_fallback<at::Tensor, const at::Tensor&, const at::Tensor&, std::int64_t,
+                         const at::Tensor&>("aten::_weight_int4pack_mm_for_cpu", "", left, weight,
+                                            group, scales);
+  }
+  const at::Tensor result =
+      empty({left.size(0), weight.size(0)}, left.scalar_type(), left.device());
+  launch("_weight_int4pack_mm_for_cpu", Custom{}, int4_product, out(result), left.to(at::kFloat),
+         weight, scales, group, Int4Packing::of_this_processor());
+  return result;
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("_weight_int8pack_mm", TORCH_FN(int8_linear));
+  m.impl("_weight_int4pack_mm_for_cpu", TORCH_FN(int4_linear));
+}
+
+}  // namespace loom::ops

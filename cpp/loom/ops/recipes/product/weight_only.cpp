@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/ops/recipes/product/weight_only.h"
+
+#include "loom/base/ceil_div.h"
+#include "loom/device/scratch.h"
+#include "loom/kernels/gemm/few_rows.h"
+#include "loom/kernels/gemm/int4_rows.h"
+
+#include <ATen/Version.h>
+#include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
+
+#include <algorithm>
+#include <bit>
+#include <type_traits>
+
+namespace loom::ops {
+namespace {
+
+using c10::BFloat16;
+using c10::Half;
+using kernels::gemm::FewRows;
+using kernels::gemm::Int4Rows;
+
+// Bytes of weights that make a block for up to four rows; as many are one core's.
+constexpr std::int64_t kBlockBytes = 64 * 1024;
+constexpr std::int64_t kMostBlocks = 256;
+
+const Scratch t_sums;
+
+/// Elements as the kernels know them.
+template <class T>
+using Element =
+    std::conditional_t<std::is_same_v<T, float>, float,
+                       std::conditional_t<std::is_same_v<T, Half>, simd::Half, simd::BFloat16>>;
+template <class T>
+const Element<T>* elements(const TensorRef& tensor) {
+  return reinterpret_cast<const Element<T>*>(tensor.data());
+}
+
+/// Columns of a block, a multiple of `unit`.
+std::int64_t block_columns(std::int64_t rows, std::int64_t columns, std::int64_t bytes,
+                           std::int64_t unit) {
+  const std::int64_t work = bytes * ceil_div<std::int64_t>(rows, 4);
+  const auto pieces = std::bit_ceil(static_cast<std::uint64_t>(ceil_div(work, kBlockBytes)));
+  const auto most = std::min(static_cast<std::int64_t>(pieces), kMostBlocks);
+  return round_up(ceil_div(columns, most), unit);
+}
+
+template <class T>
+void run_int8(Grid& grid, const TensorRef& result, const TensorRef& left, const TensorRef& weight,
+              const TensorRef& scales) {
+  const std::int64_t rows = left.sizes()[0], inner = left.sizes()[1], all = weight.sizes()[0];
+  const std::int64_t block = block_columns(rows, all, weight.numel(), 16);
+  grid.run_by_any(ceil_div(all, block), [&](std::int64_t index) {
+    const std::int64_t first = index * block, columns = std::min(block, all - first);
+    float* const sums = t_sums.get<float>(rows * columns);
+    kernels::gemm::multiply_few_rows<FewRows<Element<T>, std::int8_t>>(
+        {rows, columns, inner, elements<T>(left), inner,
+         reinterpret_cast<const std::int8_t*>(weight.data()) + first * inner, inner, sums,
+         columns});
+    const T* const factors = reinterpret_cast<const T*>(scales.data()) + first;
+    for (std::int64_t i = 0; i < rows; ++i) {
+      T* const to = reinterpret_cast<T*>(result.data()) + i * all + first;
+      const float* const from = sums + i * columns;
+      for (std::int64_t j = 0; j < columns; ++j) {
+        to[j] = static_cast<T>(from[j] * static_cast<float>(factors[j]));
+      }
+    }
+  });
+}
+
+template <class T>
+void run_int4(Grid& grid, const TensorRef& result, const TensorRef& left, const TensorRef& weight,
+              const TensorRef& scales, std::int64_t group, Int4Packing packing) {
+  const std::int64_t rows = left.sizes()[0], inner = left.sizes()[1], all = weight.sizes()[0];
+  const std::int64_t block = block_columns(rows, all, 2 * weight.numel(), packing.columns);
+  grid.run_by_any(ceil_div(all, block), [&](std::int64_t index) {
+    const std::int64_t end = std::min((index + 1) * block, all);
+    float* const sums = t_sums.get<float>(rows * packing.columns);
+    for (std::int64_t first = index * block; first < end; first += packing.columns) {
+      const std::int64_t columns = std::min(packing.columns, end - first);
+      kernels::gemm::multiply_int4_rows<Element<T>>(
+          {.rows = rows,
+           .columns = columns,
+           .inner = inner,
+           .group = group,
+           .left = reinterpret_cast<const float*>(left.data()),
+           .left_ld = inner,
+           .packed = reinterpret_cast<const std::uint8_t*>(weight.data()) + first * inner / 2,
+           .split = packing.split && columns == packing.columns,
+           .scales = elements<T>(scales) + 2 * first,
+           .scales_ld = 2 * all,
+           .to = sums,
+           .ld = columns});
+      for (std::int64_t i = 0; i < rows; ++i) {
+        T* const to = reinterpret_cast<T*>(result.data()) + i * all + first;
+        for (std::int64_t j = 0; j < columns; ++j) to[j] = static_cast<T>(sums[i * columns + j]);
+      }
+    }
+  });
+}
+
+/// Calls function(T()) for the dtype.
+template <class Function>
+void with_floats(c10::ScalarType dtype, Function function) {
+  if (dtype == c10::ScalarType::Float) {
+    function(float());
+  } else if (dtype == c10::ScalarType::BFloat16) {
+    function(BFloat16());
+  } else {
+    function(Half());
+  }
+}
+
+}  // namespace
+
+Int4Packing Int4Packing::of_this_processor() {
+  const std::string capability = at::get_cpu_capability();
+  if (capability == "AVX512") return {.columns = 64, .split = true};
+  return {.columns = 32, .split = capability == "AVX2"};
+}
+
+void int8_product(Grid& grid, const TensorRef& result, const TensorRef& left,
+                  const TensorRef& weight, const TensorRef& scales) {
+  with_floats(result.dtype(), [&](auto element) {
+    run_int8<decltype(element)>(grid, result, left, weight, scales);
+  });
+}
+
+void int4_product(Grid& grid, const TensorRef& result, const TensorRef& left,
+                  const TensorRef& weight, const TensorRef& scales, std::int64_t group,
+                  Int4Packing packing) {
+  with_floats(result.dtype(), [&](auto element) {
+    run_int4<decltype(element)>(grid, result, left, weight, scales, group, packing);
+  });
+}
+
+}  // namespace loom::ops
