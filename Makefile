@@ -76,7 +76,7 @@ arm: $(DONE)/arm $(DONE)/tools
 	ctest --preset arm --parallel $(JOBS) $(ARGS)
 
 bench: define := --config-settings=cmake.define.LOOM_BUILD_BENCH=ON
-bench: extras := ,bench$(foreach extra,$(filter engines libraries,$(ARGS)),$(comma)$(extra))
+bench: extras := ,bench$(foreach extra,$(sort $(filter engines libraries,$(patsubst language,libraries,$(ARGS)))),$(comma)$(extra))
 bench: $(DONE)/benchmark $(DONE)/jemalloc install
 	$(PY) benchmarks/run.py $(ARGS)
 

@@ -38,6 +38,7 @@ PARTS = {
     "small": "small_networks.py",
     "cross_entropy": "cross_entropy.py",
     "channels_last": "channels_last.py",
+    "language": "language.py",
     "engines": "engines.py",
     "libraries": "libraries.py",
     "operators": "operators.py",
