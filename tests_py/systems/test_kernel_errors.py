@@ -2,7 +2,9 @@
 """Errors of kernels: they stay with the values that lack because of them, and say where from."""
 
 import copy
+import ctypes
 import io
+import os
 import pickle
 import threading
 from multiprocessing.reduction import ForkingPickler
@@ -101,6 +103,37 @@ def test_what_shares_a_program_with_a_failed_value_is_computed():
     assert third.tolist() == [[3.0] * 4] * 2
     with pytest.raises(IndexError):
         spoilt.tolist()
+
+
+def step_of(optimizer, **named):
+    def step(weight, gradient):
+        weight.requires_grad_().grad = gradient
+        getattr(torch.optim, optimizer)([weight], lr=0.1, **named).step()
+
+    return step
+
+
+UPDATES = {
+    "add_": lambda weight, gradient: weight.add_(gradient, alpha=-0.1),
+    "chain": lambda weight, gradient: weight.mul_(0.9).addcmul_(gradient, gradient),
+    "foreach": lambda weight, gradient: torch._foreach_add_([weight, weight], [gradient, gradient]),
+    "SGD": step_of("SGD", momentum=0.9),
+    "Adam": step_of("Adam"),
+    "fused Adam": step_of("Adam", fused=True),
+}
+
+
+@pytest.mark.parametrize("update", UPDATES)
+def test_what_is_not_computed_keeps_what_its_memory_held(update):
+    if os.environ.get("LOOM_MEMORY") == "isolated":
+        pytest.skip("nobody can read device memory past the checks")
+    weight = torch.full((2, 4), 3.0, device="loom")
+    gradient = bad_rows()
+    UPDATES[update](weight, gradient)
+    with pytest.raises(IndexError):
+        weight.tolist()
+    memory = (ctypes.c_char * weight.nbytes).from_address(weight.data_ptr())
+    assert torch.frombuffer(bytearray(memory), dtype=torch.float32).tolist() == [3.0] * 8
 
 
 @pytest.mark.parametrize(

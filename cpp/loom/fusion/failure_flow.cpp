@@ -29,7 +29,7 @@ Access access_of(const Location& location, const Space& space, bool writes) {
           kind};
 }
 
-FailureFlow::FailureFlow(const Program& program, const Queue& queue) : program_(program) {
+FailureFlow::FailureFlow(Program& program, const Queue& queue) : program_(program) {
   std::vector<FailurePtr> of_value(program.values().size());
   for (const RecordedLoad& load : program.loads()) {
     of_value[load.value] = queue.failure_of({access_of(load.from, program.space(), false)});
@@ -44,23 +44,27 @@ FailureFlow::FailureFlow(const Program& program, const Queue& queue) : program_(
       of_value[v] = of_value[operands[static_cast<std::size_t>(i)]];
     }
   }
-  for (const RecordedStore& store : program.stores()) {
-    FailurePtr failure = of_value[store.value];
-    const Access access = access_of(store.to, program.space(), true);
-    // What keeps elements that the program does not write keeps their failure.
-    if (failure == nullptr && !store.dead) failure = queue.failure_of({access});
-    of_store_.push_back(std::move(failure));
+  for (std::size_t s = 0; s < program.stores().size(); ++s) {
+    const RecordedStore& store = program.stores()[s];
+    of_store_.push_back(store.dead ? nullptr : of_value[store.value]);
+    if (store.dead) continue;
+    if (of_store_.back() != nullptr) {
+      program.set_store_dead(s, true);
+    } else {
+      // What keeps elements that the program does not write keeps their failure.
+      of_store_.back() = queue.failure_of({access_of(store.to, program.space(), true)});
+    }
   }
 }
 
-void FailureFlow::apply(Queue& queue) const {
-  for (std::size_t i = 0; i < of_store_.size(); ++i) {
-    const RecordedStore& store = program_.stores()[i];
-    if (store.dead) continue;
+void FailureFlow::apply(Queue& queue) {
+  for (std::size_t s = 0; s < of_store_.size(); ++s) {
+    const RecordedStore& store = program_.stores()[s];
     const AccessList accesses{access_of(store.to, program_.space(), true)};
-    if (of_store_[i] != nullptr) {
-      queue.fail_writes(accesses, of_store_[i]);
-    } else {
+    if (of_store_[s] != nullptr) {
+      program_.set_store_dead(s, false);
+      queue.fail_writes(accesses, of_store_[s]);
+    } else if (!store.dead) {
       FailedMemory::clear(accesses);
     }
   }

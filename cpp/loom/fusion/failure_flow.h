@@ -3,8 +3,9 @@
 
 // How failures (device/failed_memory.h) go through a fused program: operators that share one have
 // different operands, so each result fails by what it was computed from, not by what the others
-// were. The program runs all the same; nothing in it depends on the values that it reads but the
-// results. Thread: the worker that runs the program.
+// were. The program runs all the same, but for the results that fail: their memory keeps what it
+// held, as that of a command does that is kept from running. Thread: the worker that runs the
+// program.
 
 #include "loom/device/failure.h"
 #include "loom/device/queue.h"
@@ -16,14 +17,16 @@ namespace loom::fusion {
 
 class FailureFlow {
  public:
-  /// Looks for what the program reads. Requires: it is closed and has not run yet.
-  FailureFlow(const Program& program, const Queue& queue);
-  /// Marks the results, or makes their memory healthy. Called when the program has run.
-  void apply(Queue& queue) const;
+  /// Looks for what the program reads, and leaves out what fails. Requires: it is closed and has
+  /// not run yet.
+  FailureFlow(Program& program, const Queue& queue);
+  /// Marks the results, or makes their memory healthy, and has the program whole again. Called when
+  /// it has run.
+  void apply(Queue& queue);
 
  private:
-  const Program& program_;
-  std::vector<FailurePtr> of_store_;
+  Program& program_;
+  std::vector<FailurePtr> of_store_;  // null for what nobody sees, too
 };
 
 /// The place of a load, or of a store.

@@ -85,6 +85,8 @@ class LOOM_API Program {
   [[nodiscard]] std::span<const Value> values() const noexcept {
     return {values_.data(), value_count_};
   }
+  /// Has a run of the closed program write this result or not.
+  void set_store_dead(std::size_t store, bool dead) noexcept { stores_[store].dead = dead; }
   /// Bytes that the operators would move if each ran by itself.
   [[nodiscard]] std::uint64_t unfused_bytes() const noexcept { return unfused_bytes_; }
   /// The names of the operators, in order.

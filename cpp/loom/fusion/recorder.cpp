@@ -138,7 +138,7 @@ class RunPrograms {
     for (const auto& program : set_->programs()) flows.emplace_back(*program, queue);
     Workspace space;
     run_programs(queue, space);
-    for (const FailureFlow& flow : flows) flow.apply(queue);
+    for (FailureFlow& flow : flows) flow.apply(queue);
   }
 
   /// "fused: mul, add, relu", "fused: addmm, gelu", or the producer's name alone.
