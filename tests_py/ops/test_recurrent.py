@@ -2,86 +2,23 @@
 """Recurrent layers and cells: what is one command each, and what stays PyTorch's composite."""
 
 import copy
-import functools
-import os
-import subprocess
-import sys
 
 import pytest
 import torch
-from compare import assert_same, natively, same_error, to_loom
+from compare import assert_same, natively, to_loom
+from recurrent_support import (
+    CELLS,
+    OWN,
+    agree,
+    every_kind,
+    nodes,
+    numbers,
+    state_of,
+    tensors,
+    twins,
+    with_gradients,
+)
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode
-
-OWN = "RecurrentLayerFunction"
-LAYERS = {
-    "lstm": nn.LSTM,
-    "gru": nn.GRU,
-    "tanh": nn.RNN,
-    "relu": functools.partial(nn.RNN, nonlinearity="relu"),
-}
-CELLS = {
-    "lstm": nn.LSTMCell,
-    "gru": nn.GRUCell,
-    "tanh": nn.RNNCell,
-    "relu": functools.partial(nn.RNNCell, nonlinearity="relu"),
-}
-every_kind = pytest.mark.parametrize("kind", LAYERS)
-
-
-def numbers(*shape, seed=31):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
-
-
-def twins(kind, *sizes, made_of=LAYERS, **options):
-    torch.manual_seed(0)
-    layer = made_of[kind](*sizes, **options)
-    return layer, copy.deepcopy(layer).to("loom")
-
-
-def state_of(kind, *shape, seed=1):
-    """An initial state, as layers of a kind take it."""
-    hidden = numbers(*shape, seed=seed)
-    return (hidden, numbers(*shape, seed=seed + 1)) if kind == "lstm" else hidden
-
-
-def tensors(state):
-    return list(state) if isinstance(state, tuple) else [] if state is None else [state]
-
-
-def with_gradients(layer, x, state=None):
-    """Results, and gradients of everything that has one, through all results."""
-    x = x.detach().requires_grad_()
-    leaves = [part.detach().requires_grad_() for part in tensors(state)]
-    given = tuple(leaves) if isinstance(state, tuple) else leaves[0] if leaves else None
-    output, last = layer(x, given)
-    weights = torch.linspace(0.5, 1.5, output.numel()).view(output.shape).to(output.device)
-    loss = (output * weights).sum()
-    for i, part in enumerate(tensors(last)):
-        loss = loss + (part.sin().sum() if i else part.square().sum())
-    loss.backward()
-    inputs = [x, *leaves, *layer.parameters()]
-    results = [output, *tensors(last)]
-    return [result.detach() for result in results], [leaf.grad for leaf in inputs]
-
-
-def agree(layer, twin, x, state=None):
-    expected, gradients = with_gradients(layer, x, state)
-    results, found = natively(with_gradients, twin, to_loom(x), to_loom(state))
-    assert_same(results, expected)
-    assert_same(found, gradients, strides=False)
-
-
-def nodes(tensor):
-    """The names of all nodes behind a tensor, in one text."""
-    seen, waiting = set(), [tensor.grad_fn]
-    while waiting:
-        node = waiting.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        waiting.extend(following for following, _ in node.next_functions)
-    return " ".join(node.name() for node in seen)
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])
@@ -367,155 +304,3 @@ def test_cells(kind, sizes, bias):
     got = twin(one[0], one[1] if kind == "lstm" else one[1][0])
     assert_same([part.detach() for part in tensors(got)], [p.detach() for p in tensors(expected)])
     assert (OWN in nodes(tensors(got)[0])) == (kind in ("lstm", "gru"))
-
-
-@pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
-def test_projections_and_other_dtypes_stay_composite():
-    layer, twin = twins("lstm", 6, 20, proj_size=8)
-    agree(layer, twin, numbers(7, 5, 6))
-    layer, twin = twins("gru", 6, 20, dtype=torch.float64)
-    agree(layer, twin, numbers(7, 5, 6).double())
-    assert OWN not in nodes(twin(numbers(7, 5, 6).double().to("loom"))[0])
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@every_kind
-def test_autocast_lowers_the_products(kind, dtype):
-    layer, twin = twins(kind, 6, 20)
-    with torch.autocast("loom", dtype=dtype):
-        output, _ = twin(numbers(7, 5, 6).to("loom"))
-    assert OWN not in nodes(output)
-    torch.testing.assert_close(
-        output.float().cpu(), layer(numbers(7, 5, 6))[0], rtol=2e-2, atol=2e-2
-    )
-
-
-@every_kind
-def test_errors_are_those_of_cpu(kind):
-    layer, twin = twins(kind, 6, 20)
-
-    def call(x, *state):
-        given = None if not state else state if kind == "lstm" else state[0]
-        return (layer if x.device.type == "cpu" else twin)(x, given)
-
-    x, good = numbers(7, 5, 6), numbers(1, 5, 20)
-    same_error(call, numbers(7, 5, 8))
-    same_error(call, numbers(7))
-    same_error(call, x, numbers(1, 5, 21), good)
-    if kind == "lstm":
-        same_error(call, x, good, numbers(2, 5, 20))
-    same_error(call, x, numbers(1, 4, 20), numbers(1, 4, 20))
-    same_error(call, numbers(0, 5, 6))
-
-
-def test_operands_of_another_device():
-    _, twin = twins("lstm", 6, 20)
-    with pytest.raises(RuntimeError, match=r"same device|different devices"):
-        twin(numbers(7, 5, 6).to("loom"), (numbers(1, 5, 20), numbers(1, 5, 20)))
-
-
-def test_a_dispatch_mode_sees_the_operators_of_the_composite():
-    seen = []
-
-    class Record(TorchDispatchMode):
-        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-            seen.append(str(function))
-            return function(*args, **(kwargs or {}))
-
-    _, twin = twins("lstm", 6, 20)
-    with Record(), torch.no_grad():
-        twin(numbers(7, 5, 6).to("loom"))
-    assert any("lstm_cell" in name for name in seen)
-    seen.clear()
-    _, twin = twins("tanh", 6, 20)
-    with Record(), torch.no_grad():
-        twin(numbers(7, 5, 6).to("loom"))
-    assert any("tanh" in name for name in seen)
-
-
-@every_kind
-def test_function_transforms(kind):
-    layer, twin = twins(kind, 6, 20)
-
-    def gradient(module, x):
-        parameters = dict(module.named_parameters())
-
-        def loss(parameters, x):
-            return torch.func.functional_call(module, parameters, (x,))[0].square().sum()
-
-        return torch.func.grad(loss, argnums=1)(parameters, x)
-
-    x = numbers(7, 5, 6)
-    assert_same(gradient(twin, x.to("loom")), gradient(layer, x), strides=False)
-    # Neither device has a batching rule.
-    same_error(
-        lambda x: torch.vmap(lambda x: (layer if x.device.type == "cpu" else twin)(x)[0])(x),
-        numbers(2, 7, 5, 6),
-    )
-
-
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
-@every_kind
-def test_compiled_autograd(kind):
-    from torch._dynamo import compiled_autograd
-
-    layer, twin = twins(kind, 6, 20, num_layers=2)
-    x = numbers(7, 5, 6)
-    output, _ = twin(to_loom(x))
-    with compiled_autograd._enable(lambda graph: graph):
-        output.sum().backward()
-    layer(x)[0].sum().backward()
-    for mine, theirs in zip(twin.parameters(), layer.parameters(), strict=True):
-        assert_same(mine.grad, theirs.grad, strides=False)
-
-
-@pytest.mark.parametrize("own_backward", [False, True])
-@every_kind
-def test_graphed(kind, own_backward):
-    _, twin = twins(kind, 6, 20)
-    x = numbers(7, 5, 6).to("loom")
-    example = x.clone().requires_grad_(own_backward)
-    graphed = torch.loom.make_graphed_callables(copy.deepcopy(twin), (example,))
-    given, same = (2 * x).requires_grad_(own_backward), (2 * x).requires_grad_(own_backward)
-    output, expected = graphed(given)[0], twin(same)[0]
-    assert torch.equal(output, expected)
-    if own_backward:
-        output.sum().backward()
-        expected.sum().backward()
-        assert torch.equal(given.grad, same.grad)
-
-
-@every_kind
-def test_compiled(kind):
-    layer, twin = twins(kind, 6, 20)
-    x = numbers(7, 5, 6)
-    compiled = torch.compile(lambda x: twin(x)[0].sin(), backend="aot_eager")
-    assert_same(compiled(to_loom(x)).detach(), layer(x)[0].sin().detach())
-
-
-BYTES = """
-import hashlib, torch
-torch.manual_seed(0)
-kinds = (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN)
-for kind, batch, units in [(k, *s) for k in kinds for s in ((1, 256), (5, 256), (40, 64))]:
-    layer = kind(32, units).to("loom")
-    output, _ = layer(torch.randn(20, batch, 32).to("loom"))
-    output.sum().backward()
-    for tensor in (output.detach(), *(parameter.grad for parameter in layer.parameters())):
-        print(hashlib.sha256(tensor.cpu().numpy().tobytes()).hexdigest())
-"""
-
-
-def test_results_do_not_depend_on_the_number_of_cores():
-    runs = [
-        subprocess.run(
-            [sys.executable, "-c", BYTES],
-            env={**os.environ, "LOOM_THREADS": cores},
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout
-        for cores in ("1", "3")
-    ]
-    assert runs[0]
-    assert runs[0] == runs[1]
