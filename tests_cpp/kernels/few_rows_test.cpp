@@ -2,9 +2,10 @@
 // Products of a few rows with weights as they lie, against sums in double precision.
 #include "loom/kernels/gemm/few_rows.h"
 
+#include "loom/kernels/gemm/int4_rows.h"
+
 #include <gtest/gtest.h>
 
-#include "loom/kernels/gemm/int4_rows.h"
 #include "support/elements.h"
 #include "support/simd_levels.h"
 #include <cmath>
@@ -57,8 +58,7 @@ void expect_products(const Multiply& multiply) {
         for (std::int64_t j = 0; j < kColumns; ++j) {
           double sum = 0, magnitude = 0;
           for (std::int64_t k = 0; k < inner; ++k) {
-            const double product =
-                exact(left[i * kLongest + k]) * number(matrix[j * kLongest + k]);
+            const double product = exact(left[i * kLongest + k]) * number(matrix[j * kLongest + k]);
             sum += product;
             magnitude += std::abs(product);
           }
