@@ -78,6 +78,32 @@ TEST(SegmentTest, AKilledProcessIsGone) {
   ::waitpid(child, nullptr, 0);
 }
 
+TEST(SegmentTest, AKilledProcessIsGoneThoughItsChildrenLive) {
+  const Descriptor segment = create_segment(2);
+  Member first(segment, 0, 2);
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const Member second(segment, 1, 2);
+    if (::fork() == 0) {
+      const pid_t grandchild = ::getpid();
+      static_cast<void>(!::write(ends[1], &grandchild, sizeof(grandchild)));
+    }
+    ::pause();
+    ::_exit(0);
+  }
+  pid_t grandchild = 0;
+  ASSERT_EQ(::read(ends[0], &grandchild, sizeof(grandchild)), ssize_t{sizeof(grandchild)});
+  EXPECT_FALSE(first.gone(1));
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  EXPECT_TRUE(first.gone(1));
+  EXPECT_EQ(::kill(grandchild, SIGKILL), 0);
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
 TEST(SegmentTest, WhatIsNotDoneInTimeFailsOnAllRanks) {
   const Descriptor segment = create_segment(2);
   Member first(segment, 0, 2), second(segment, 1, 2);

@@ -109,12 +109,10 @@ Descriptor create_segment(int ranks) {
   return file;
 }
 
-Member::Member(const Descriptor& segment, int rank, int ranks) : rank_(rank), ranks_(ranks) {
+// Locks belong to an opening of a file, and a descriptor that was passed on shares its sender's.
+Member::Member(const Descriptor& segment, int rank, int ranks)
+    : rank_(rank), ranks_(ranks), file_(loom::detail::concat("/proc/self/fd/", segment.get())) {
   LOOM_CHECK(rank >= 0 && rank < ranks, "Member: expected a rank in [0, ", ranks, "), got ", rank);
-  // Locks belong to an opening of a file, and a descriptor that was passed on shares its sender's.
-  const std::string path = loom::detail::concat("/proc/self/fd/", segment.get());
-  file_ = Descriptor(::open(path.c_str(), O_RDWR | O_CLOEXEC));
-  if (file_.get() < 0) throw_system("Member: open");
   struct stat status{};
   if (::fstat(file_.get(), &status) != 0) throw_system("Member: fstat");
   LOOM_CHECK(static_cast<std::size_t>(status.st_size) == detail::segment_bytes(ranks),
@@ -127,7 +125,7 @@ Member::Member(const Descriptor& segment, int rank, int ranks) : rank_(rank), ra
     throw_system("Member: fcntl");
   }
   try {
-    map();
+    map(segment);
   } catch (...) {
     unmap();
     throw;
@@ -135,29 +133,33 @@ Member::Member(const Descriptor& segment, int rank, int ranks) : rank_(rank), ra
 }
 
 Member::~Member() {
-  // Closing would unlock as well, but after the bells.
-  flock lock = lock_of(rank_);
-  lock.l_type = F_UNLCK;
-  static_cast<void>(::fcntl(file_.get(), F_OFD_SETLK, &lock));
-  ring_all();
+  // Closing would unlock as well, but after the bells. (In a forked child there is no lock to let
+  // go, and nobody to be told.)
+  if (file_.get() >= 0) {
+    flock lock = lock_of(rank_);
+    lock.l_type = F_UNLCK;
+    static_cast<void>(::fcntl(file_.get(), F_OFD_SETLK, &lock));
+    ring_all();
+  }
   unmap();
 }
 
-void Member::map() {
+// Through the other opening: a mapping holds its own, and forked children have the mappings.
+void Member::map(const Descriptor& segment) {
   control_bytes_ = Control::bytes(ranks_);
   void* const memory =
-      ::mmap(nullptr, control_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), 0);
+      ::mmap(nullptr, control_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, segment.get(), 0);
   if (memory == MAP_FAILED) throw_system("Member: mmap");
   control_ = static_cast<Control*>(memory);
   for (const Lane lane : {Lane::kCollective, Lane::kPointToPoint}) {
     for (int peer = 0; peer < ranks_; ++peer) {
-      incoming_.push_back(map_ring(lane, peer, rank_));
-      outgoing_.push_back(map_ring(lane, rank_, peer));
+      incoming_.push_back(map_ring(segment, lane, peer, rank_));
+      outgoing_.push_back(map_ring(segment, lane, rank_, peer));
     }
   }
 }
 
-Ring Member::map_ring(Lane lane, int from, int to) {
+Ring Member::map_ring(const Descriptor& segment, Lane lane, int from, int to) {
   if (from == to) return {};
   const std::size_t bytes = ring_bytes(ranks_);
   const std::size_t index = ring_index(lane, from, to, ranks_);
@@ -168,7 +170,7 @@ Ring Member::map_ring(Lane lane, int from, int to) {
   auto* const data = static_cast<std::byte*>(place);
   mapped_.push_back(data);
   for (const std::size_t at : {std::size_t{0}, bytes}) {
-    if (::mmap(data + at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file_.get(),
+    if (::mmap(data + at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, segment.get(),
                offset) == MAP_FAILED) {
       throw_system("Member: mmap");
     }

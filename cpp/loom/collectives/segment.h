@@ -11,6 +11,7 @@
 #include "loom/base/export.h"
 #include "loom/collectives/bell.h"
 #include "loom/collectives/operation.h"
+#include "loom/collectives/own_file.h"
 #include "loom/collectives/ring.h"
 
 #include <cstddef>
@@ -97,9 +98,9 @@ class LOOM_API Member {
   using ReadyFunction = bool (*)(void* context);
   friend std::size_t detail::segment_bytes(int ranks);
 
-  void map();
+  void map(const Descriptor& segment);
   void unmap() noexcept;
-  [[nodiscard]] Ring map_ring(Lane lane, int from, int to);
+  [[nodiscard]] Ring map_ring(const Descriptor& segment, Lane lane, int from, int to);
   void ring_all() const noexcept;
   void wait_erased(Bell& bell, std::span<const int> peers, const Operation& operation,
                    ReadyFunction ready, void* context);
@@ -107,7 +108,7 @@ class LOOM_API Member {
   void check(std::span<const int> peers, const Operation& operation);
 
   const int rank_, ranks_;
-  Descriptor file_;  // this rank's own opening, which holds its lock
+  const OwnFile file_;  // holds this rank's lock
   Control* control_ = nullptr;
   std::size_t control_bytes_ = 0;
   std::vector<std::byte*> mapped_;         // the rings' memory
