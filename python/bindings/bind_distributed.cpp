@@ -39,7 +39,12 @@ c10::intrusive_ptr<Options> copy_of(const Options& options) {
 
 py::list records_of(const ProcessGroupLccl& group) {
   py::list all;
-  for (const ProcessGroupLccl::Record& record : group.records()) {
+  std::vector<ProcessGroupLccl::Record> records;
+  {
+    const py::gil_scoped_release released;  // whoever has the group's lock may wait for the GIL
+    records = group.records();
+  }
+  for (const ProcessGroupLccl::Record& record : records) {
     py::dict entry;
     entry["name"] = record.name;
     entry["number"] = record.number;

@@ -6,6 +6,7 @@ loom, and Gloo for those of the cpu; ``"lccl"`` alone takes it for both. Operati
 in stream order; an error of one ends the group on all ranks, and says which rank failed in what.
 """
 
+import copy
 from typing import Any
 
 import torch
@@ -56,7 +57,7 @@ def recent_operations(group: dist.ProcessGroup | None = None) -> list[dict[str, 
 def _create(group: Any, options: Any) -> Any:
     # The classes derive from torch's, which are there by now.
     _C._bind_distributed()
-    own = _C._LcclOptions(group.timeout) if options is None else options
+    own = _C._LcclOptions(group.timeout) if options is None else copy.copy(options)
     own._timeout = group.timeout
     own.group_name = group.group_id
     own.global_ranks_in_group = group.global_ranks_in_group

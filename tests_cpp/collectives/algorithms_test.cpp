@@ -194,6 +194,14 @@ TEST_P(AlgorithmsTest, NobodyLeavesABarrierBeforeAllHaveCome) {
   });
 }
 
+TEST(AlgorithmsManyRanksTest, APieceAndItsHeaderFitIntoTheSmallestRing) {
+  on_ranks(33, [](Rank& rank) {
+    Values data = values_of(rank.index, 40'000);
+    rank.run("broadcast", [&] { broadcast(rank.transport, target(data), 32); });
+    EXPECT_EQ(data, values_of(32, 40'000));
+  });
+}
+
 TEST(AlgorithmsOrderTest, SumsAreThoseOfTheOrderOfRanksWhereverTheyAreCut) {
   for (const std::size_t count : {std::size_t{64}, std::size_t{50'000}}) {
     on_ranks(4, [&](Rank& rank) {

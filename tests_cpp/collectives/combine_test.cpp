@@ -92,6 +92,12 @@ TEST_P(CombineTest, EachReductionOfIntegers) {
   EXPECT_EQ(of(Reduction::kScaledSum), (Values{75, -15}));
 }
 
+TEST_P(CombineTest, AveragesOfBytesOverManyRanks) {
+  const std::vector<std::vector<std::int8_t>> ranks(256, std::vector<std::int8_t>(3, -1));
+  EXPECT_EQ(combined(ranks, {Element::kInt8, Reduction::kAverage}),
+            (std::vector<std::int8_t>{0, 0, 0}));
+}
+
 TEST_P(CombineTest, LongRowsInPlace) {
   constexpr std::size_t kCount = 5000;
   std::vector<double> first(kCount), second(kCount);

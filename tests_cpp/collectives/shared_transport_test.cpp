@@ -10,6 +10,9 @@
 
 #include "collectives/ranks.h"
 #include <array>
+#include <cstddef>
+#include <latch>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -47,8 +50,52 @@ TEST(SharedTransportTest, DifferentSizesAreAnErrorOnAllRanks) {
   });
   for (const std::string& error : errors) {
     EXPECT_THAT(error, AllOf(HasSubstr("expected the same operations with the same sizes"),
-                             HasSubstr("40 bytes"), HasSubstr("44 bytes")));
+                             HasSubstr("with 40 to come"), HasSubstr("with 44 to come")));
   }
+}
+
+TEST(SharedTransportTest, SizesThatDifferByWholePiecesAreAnError) {
+  std::array<std::string, 2> errors;
+  on_ranks(2, [&](Rank& rank) {
+    std::vector<std::byte> data(rank.index == 0 ? 131'072 : 65'536);
+    errors[static_cast<std::size_t>(rank.index)] = error_of([&] {
+      Operation operation = testing::operation("broadcast");
+      operation.bytes = data.size();
+      rank.transport.begin(operation);
+      broadcast(rank.transport, {data.data(), data.size()}, 0);
+      rank.transport.finish();
+      rank.run("barrier", [&] { barrier(rank.transport); });
+    });
+  });
+  for (const std::string& error : errors) {
+    EXPECT_THAT(error, AllOf(HasSubstr("131072"), HasSubstr("65536")));
+  }
+}
+
+TEST(SharedTransportTest, WhoHasGotItsPartMayLeave) {
+  const Descriptor segment = create_segment(3);
+  Rank root(segment, 0, 3), third(segment, 2, 3);
+  auto second = std::make_unique<Rank>(segment, 1, 3);
+  const std::vector<std::byte> part(4 << 20);
+  std::latch left(1);
+  const auto get = [&](Rank& rank) {
+    std::vector<std::byte> to(part.size());
+    rank.run("scatter", [&] { scatter(rank.transport, {}, {to.data(), to.size()}, 0); });
+  };
+  loom::testing::on_threads(3, [&](int index) {
+    if (index == 0) {
+      const std::vector<Source> from(3, Source{part.data(), part.size()});
+      std::vector<std::byte> to(part.size());
+      root.run("scatter", [&] { scatter(root.transport, from, {to.data(), to.size()}, 0); });
+    } else if (index == 1) {
+      get(*second);
+      second.reset();
+      left.count_down();
+    } else {
+      left.wait();
+      get(third);
+    }
+  });
 }
 
 TEST(SharedTransportTest, DifferentOperationsAreAnErrorOnAllRanks) {

@@ -319,6 +319,12 @@ def bad_arguments() -> None:
         dist.all_to_all_single(
             torch.empty(2 * count + 1, device="loom"), torch.empty(2 * count + 1, device="loom")
         )
+    parts = [torch.empty(1, device="loom") for _ in range(count)]
+    with pytest.raises(ValueError, match="sends to itself"):
+        dist.all_to_all(parts, [torch.ones(4, device="loom")] * count)
+    sizes = [-1, *[1] * (count - 2), 1 + 4 - (count - 2)]
+    with pytest.raises(ValueError, match="split sizes from 0 on"):
+        dist.all_to_all_single(torch.empty(4, device="loom"), x[0].clone(), sizes, sizes)
     dist.all_reduce(x)  # the group is none the worse
     same(x, torch.full((4, 4), float(count)))
 

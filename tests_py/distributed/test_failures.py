@@ -10,6 +10,8 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
 
 import pytest
 import torch
@@ -143,12 +145,62 @@ def test_abort_reaches_all_ranks() -> None:
             assert "rank 1 has aborted the group" in text
 
 
+def reduce_and_look(x: torch.Tensor, group: dist.ProcessGroup) -> None:
+    dist.all_reduce(x, group=group)
+    x.cpu()
+
+
+def after_an_error() -> None:
+    """A new group has nothing to do with the errors of another one."""
+    everyone = list(range(dist.get_world_size()))
+    first = dist.new_group(everyone)
+    x = torch.ones(10, device="loom")
+    dist.all_reduce(x, group=first)
+    torch.loom.synchronize()
+    dist.barrier()
+    first.abort()
+    with pytest.raises(dist.DistBackendError, match="has aborted the group"):
+        reduce_and_look(x, first)
+    dist.destroy_process_group(first)
+    second = dist.new_group(everyone)
+    y = torch.ones(10, device="loom")
+    work = dist.all_reduce(y, group=second, async_op=True)
+    assert work is not None
+    work.wait(timedelta(seconds=50))
+    assert y.tolist() == [2.0] * 10
+
+
+def test_errors_stay_with_their_group() -> None:
+    with pool_of(2) as pool:
+        pool.run(after_an_error)
+
+
+def test_a_forked_child_leaves_the_group_alone(check: Any) -> None:
+    check(
+        """
+        import os, sys, tempfile
+        import torch
+        import torch.distributed as dist
+
+        file = dist.FileStore(tempfile.mktemp(), 1)
+        dist.init_process_group("loom:lccl", store=file, rank=0, world_size=1)
+        dist.all_reduce(torch.ones(10, device="loom"))
+        torch.loom.synchronize()
+        child = os.fork()
+        if child == 0:
+            sys.exit(0)  # with all its destructors
+        assert os.waitpid(child, 0)[1] == 0
+        x = torch.ones(10, device="loom")
+        dist.all_reduce(x)
+        assert x.tolist() == [1.0] * 10
+        """
+    )
+
+
 def own_timeout() -> str:
     if dist.get_rank() == 0:
         work = dist.all_reduce(torch.ones(10, device="loom"), async_op=True)
         assert work is not None
-        from datetime import timedelta
-
         try:
             work.wait(timedelta(seconds=0.3))
         except dist.DistBackendError as error:

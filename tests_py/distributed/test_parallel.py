@@ -85,6 +85,24 @@ def test_ddp(pair: RankPool, named: dict[str, object]) -> None:
     pair.run(ddp, named)
 
 
+def ddp_sparse() -> None:
+    torch.manual_seed(0)
+    embedding = nn.Embedding(10, 4, sparse=True)
+    reference = copy.deepcopy(embedding)
+    parallel = DistributedDataParallel(embedding.to("loom"))
+    count = dist.get_world_size()
+    rows = [torch.tensor([rank, 3, 3]) for rank in range(count)]
+    parallel(rows[dist.get_rank()].to("loom")).sum().backward()
+    (sum(reference(r).sum() for r in rows) / count).backward()
+    torch.testing.assert_close(
+        embedding.weight.grad.to_dense().cpu(), reference.weight.grad.to_dense()
+    )
+
+
+def test_ddp_sparse_gradients(pair: RankPool) -> None:
+    pair.run(ddp_sparse)
+
+
 def ddp_unused() -> None:
     class Branches(nn.Module):
         def __init__(self) -> None:

@@ -58,6 +58,41 @@ def start(store: str, named: dict[str, Any], reduces_on_cpu: bool) -> None:
     assert not dist.is_initialized()
 
 
+def gloo_alone(store: str) -> None:
+    """Groups without loom are as they are without torch-loom."""
+    rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    dist.init_process_group("gloo", store=dist.FileStore(store, count), rank=rank, world_size=count)
+    x = torch.ones(10)
+    dist.all_reduce(x)
+    assert (x == count).all()
+    dist.all_reduce(x, group=dist.new_group(list(range(count)), backend="gloo"))
+    dist.destroy_process_group()
+
+
+def again_at_one_store(store: str) -> None:
+    rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    file = dist.FileStore(store, count)
+    for _ in range(3):
+        dist.init_process_group("loom:lccl", store=file, rank=rank, world_size=count)
+        x = torch.ones(10, device="loom")
+        dist.all_reduce(x)
+        assert (x.cpu() == count).all()
+        dist.destroy_process_group()
+
+
+def second_device(store: str) -> None:
+    """The first operation knows no device, and is not on that of the others."""
+    rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    torch.loom.set_device(0)
+    dist.init_process_group("lccl", store=dist.FileStore(store, count), rank=rank, world_size=count)
+    dist.barrier()
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 2).to("loom:1"))
+    model(torch.full((1, 3), float(rank), device="loom:1")).sum().backward()
+    assert model.module.weight.grad.tolist() == [[0.5] * 3] * 2
+    torch.loom.set_device(rank % torch.loom.device_count())
+    dist.destroy_process_group()
+
+
 SPELLINGS = {
     "nothing": ({}, True),
     "lccl": ({"backend": "lccl"}, True),
@@ -81,6 +116,11 @@ def groupless() -> Any:
 def test_spellings(groupless: RankPool, spelling: str, tmp_path: Path) -> None:
     named, reduces_on_cpu = SPELLINGS[spelling]
     groupless.run(start, str(tmp_path / "store"), dict(named), reduces_on_cpu)
+
+
+@pytest.mark.parametrize("function", [gloo_alone, again_at_one_store, second_device])
+def test_groups_of_other_kinds(groupless: RankPool, function: Any, tmp_path: Path) -> None:
+    groupless.run(function, str(tmp_path / "store"))
 
 
 def splits() -> None:

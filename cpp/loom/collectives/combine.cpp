@@ -3,6 +3,8 @@
 
 #include "loom/simd/half.h"
 
+#include <type_traits>
+
 namespace loom::collectives::LOOM_SIMD {
 namespace {
 
@@ -27,6 +29,12 @@ template <>
 struct Wrapping<std::int64_t> {
   using Type = std::uint64_t;
 };
+
+/// In which a number of ranks always has room.
+template <class T>
+using Divided =
+    std::conditional_t<static_cast<T>(0.5F) != 0, T,
+                       std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>>;
 
 /// The type in which elements are combined, and the ways there and back.
 template <class T>
@@ -133,9 +141,10 @@ void combine_typed(void* to, const void* const* sources, int ranks, std::int64_t
     case Reduction::kMax:
       return plain(Max<Held>{});
     case Reduction::kAverage:
-      return combine_elements(
-          out, sources, ranks, count, Sum<Held>{}, Nothing{},
-          [divisor = static_cast<Held>(ranks)](Held a) { return static_cast<Held>(a / divisor); });
+      return combine_elements(out, sources, ranks, count, Sum<Held>{}, Nothing{},
+                              [divisor = static_cast<Divided<Held>>(ranks)](Held a) {
+                                return static_cast<Held>(static_cast<Divided<Held>>(a) / divisor);
+                              });
     case Reduction::kScaledSum:
       return combine_elements(
           out, sources, ranks, count, Sum<Held>{},

@@ -2,6 +2,7 @@
 #include "loom/collectives/mailbox.h"
 
 #include "loom/base/check.h"
+#include "loom/base/futex.h"
 #include "loom/collectives/peer_error.h"
 
 #include <algorithm>
@@ -15,6 +16,8 @@ namespace {
 constexpr std::size_t kUnit = 64;
 /// What is written or read at once, when a message is long.
 constexpr std::size_t kPieceBytes = std::size_t{32} << 10;
+/// How often who waits for anybody looks whether somebody is left.
+constexpr std::int64_t kLookNs = 20'000'000;
 
 constexpr std::size_t to_units(std::size_t bytes) { return (bytes + kUnit - 1) / kUnit * kUnit; }
 
@@ -29,6 +32,7 @@ Mailbox::Mailbox(std::shared_ptr<Member> member) : member_(std::move(member)) {
 void Mailbox::send(int peer, std::int64_t tag, const void* data, std::size_t bytes,
                    const Operation& operation) {
   static_assert(sizeof(Header) == kUnit);
+  member_->check_alive(operation);
   const Ring& ring = member_->outgoing(Lane::kPointToPoint, peer);
   const std::array<int, 1> awaited{peer};
   const auto put = [&](const void* from, std::size_t size) {
@@ -49,6 +53,7 @@ void Mailbox::send(int peer, std::int64_t tag, const void* data, std::size_t byt
 void Mailbox::receive(int peer, std::int64_t tag, void* to, std::size_t bytes,
                       const Operation& operation) {
   const std::array<int, 1> awaited{peer};
+  member_->check_alive(operation);
   member_->wait(member_->arrival_bell(member_->rank()), awaited, operation,
                 [&] { return try_receive(peer, tag, to, bytes, operation); });
 }
@@ -56,16 +61,34 @@ void Mailbox::receive(int peer, std::int64_t tag, void* to, std::size_t bytes,
 int Mailbox::receive_any(std::int64_t tag, void* to, std::size_t bytes,
                          const Operation& operation) {
   int source = -1;
-  // Nobody in particular is awaited: that one rank has left is no reason to give up.
+  member_->check_alive(operation);
+  // Nobody in particular is awaited: that one rank has left is no reason to give up, but that all
+  // have is.
+  std::int64_t next_look = now_ns() + kLookNs;
   member_->wait(member_->arrival_bell(member_->rank()), {}, operation, [&] {
+    const bool looks = now_ns() >= next_look;
+    const bool alone = looks && all_gone();
+    if (looks) next_look = now_ns() + kLookNs;
     for (int peer = 0; peer < member_->ranks(); ++peer) {
       if (peer == member_->rank() || !try_receive(peer, tag, to, bytes, operation)) continue;
       source = peer;
       return true;
     }
+    if (alone) {
+      throw PeerError(PeerError::Cause::kLost,
+                      loom::detail::concat(operation.text(), ": all other ranks have left the ",
+                                           "group, or their processes have ended"));
+    }
     return false;
   });
   return source;
+}
+
+bool Mailbox::all_gone() const {
+  for (int peer = 0; peer < member_->ranks(); ++peer) {
+    if (peer != member_->rank() && !member_->gone(peer)) return false;
+  }
+  return true;
 }
 
 bool Mailbox::try_receive(int peer, std::int64_t tag, void* to, std::size_t bytes,

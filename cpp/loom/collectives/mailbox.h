@@ -53,6 +53,7 @@ class LOOM_API Mailbox {
   /// Takes the message if it has come, or keeps one that is another's.
   bool try_receive(int peer, std::int64_t tag, void* to, std::size_t bytes,
                    const Operation& operation);
+  [[nodiscard]] bool all_gone() const;
   void read(int peer, std::byte* to, std::size_t bytes, const Operation& operation);
   void check_size(int peer, std::size_t expected, std::size_t got, const Operation& operation);
 

@@ -38,7 +38,7 @@ std::size_t to_pages(std::size_t bytes) {
 /// rings together are 256 MB at most until each is at its least. Pages that are never touched take
 /// no memory.
 std::size_t ring_bytes(int ranks) {
-  constexpr std::size_t kMost = std::size_t{1} << 20, kLeast = std::size_t{1} << 16;
+  constexpr std::size_t kMost = std::size_t{1} << 20, kLeast = std::size_t{1} << 17;
   constexpr std::size_t kAll = std::size_t{256} << 20;
   const auto pairs = static_cast<std::size_t>(std::max(1, ranks * (ranks - 1)));
   return std::clamp(std::bit_floor(kAll / (pairs * kLanes)), kLeast, kMost);
@@ -133,15 +133,18 @@ Member::Member(const Descriptor& segment, int rank, int ranks)
 }
 
 Member::~Member() {
-  // Closing would unlock as well, but after the bells. (In a forked child there is no lock to let
-  // go, and nobody to be told.)
-  if (file_.get() >= 0) {
-    flock lock = lock_of(rank_);
-    lock.l_type = F_UNLCK;
-    static_cast<void>(::fcntl(file_.get(), F_OFD_SETLK, &lock));
-    ring_all();
-  }
+  leave();
   unmap();
+}
+
+// Closing would unlock as well, but without a bell. (In a forked child there is no lock to let go,
+// and nobody to be told.)
+void Member::leave() noexcept {
+  if (file_.get() < 0) return;
+  flock lock = lock_of(rank_);
+  lock.l_type = F_UNLCK;
+  static_cast<void>(::fcntl(file_.get(), F_OFD_SETLK, &lock));
+  ring_all();
 }
 
 // Through the other opening: a mapping holds its own, and forked children have the mappings.
@@ -239,6 +242,12 @@ bool Member::gone(int peer) const noexcept {
   return ::fcntl(file_.get(), F_OFD_GETLK, &lock) == 0 && lock.l_type == F_UNLCK;
 }
 
+void Member::check_alive(const Operation& operation) const {
+  if (!aborted()) return;
+  throw PeerError(PeerError::Cause::kAborted,
+                  loom::detail::concat(operation.text(), ": ", reason()));
+}
+
 void Member::wait_erased(Bell& bell, std::span<const int> peers, const Operation& operation,
                          ReadyFunction ready, void* context) {
   std::int64_t next_check = now_ns() + kCheckNs;
@@ -246,33 +255,28 @@ void Member::wait_erased(Bell& bell, std::span<const int> peers, const Operation
     const std::uint32_t heard = bell.heard();
     if (ready(context)) return;
     if (aborted() || now_ns() >= next_check) {
-      try {
-        check(peers, operation);
-      } catch (const PeerError&) {
-        // A peer that has left may have done its part before, since the last look.
-        if (ready(context)) return;
-        throw;
-      }
+      check(peers, operation, ready, context);
       next_check = now_ns() + kCheckNs;
     }
     bell.wait(heard, options().spin_ns, kCheckNs);
   }
 }
 
-void Member::check(std::span<const int> peers, const Operation& operation) {
+void Member::check(std::span<const int> peers, const Operation& operation, ReadyFunction ready,
+                   void* context) {
   using Cause = PeerError::Cause;
   const auto fail = [&](Cause cause, const std::string& why) {
     abort(loom::detail::concat("rank ", rank_, " in ", operation.text(), ": ", why));
     throw PeerError(cause, loom::detail::concat(operation.text(), ": ", why));
   };
-  if (aborted()) {
-    throw PeerError(Cause::kAborted, loom::detail::concat(operation.text(), ": ", reason()));
-  }
+  check_alive(operation);
   if (exiting()) {
     throw PeerError(Cause::kExit, loom::detail::concat(operation.text(), ": the process ends"));
   }
   for (const int peer : peers) {
-    if (gone(peer)) {
+    // A peer that has left may have done its part before, since the last look; the next one
+    // decides.
+    if (gone(peer) && !ready(context)) {
       fail(Cause::kLost,
            loom::detail::concat("rank ", peer, " has left the group, or its process has ended"));
     }
@@ -282,6 +286,7 @@ void Member::check(std::span<const int> peers, const Operation& operation) {
   for (const int peer : peers) {
     awaited += loom::detail::concat(awaited.empty() ? "rank " : ", ", peer);
   }
+  if (peers.empty()) awaited = "any rank";
   fail(Cause::kTimeout, loom::detail::concat("nothing came from ", awaited, " before the timeout"));
 }
 

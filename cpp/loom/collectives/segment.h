@@ -77,6 +77,12 @@ class LOOM_API Member {
   /// Why; empty if not aborted.
   [[nodiscard]] std::string reason() const;
 
+  /// Throws: PeerError if the group is aborted; what `operation` says is not begun.
+  void check_alive(const Operation& operation) const;
+
+  /// Tells the others that this rank takes part in nothing more. The destructor does so, too.
+  void leave() noexcept;
+
   /// Whether the rank has left, or its process has ended.
   [[nodiscard]] bool gone(int peer) const noexcept;
 
@@ -105,7 +111,8 @@ class LOOM_API Member {
   void wait_erased(Bell& bell, std::span<const int> peers, const Operation& operation,
                    ReadyFunction ready, void* context);
   /// Throws unless the wait may go on.
-  void check(std::span<const int> peers, const Operation& operation);
+  void check(std::span<const int> peers, const Operation& operation, ReadyFunction ready,
+             void* context);
 
   const int rank_, ranks_;
   const OwnFile file_;  // holds this rank's lock

@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <system_error>
+#include <unistd.h>
 
 namespace loom::collectives {
 namespace {
@@ -66,6 +67,14 @@ bool wait_readable(const Descriptor& socket, std::int64_t deadline_ns) {
   }
 }
 
+/// Names of such sockets can be listed by everybody on the host.
+bool is_of_this_user(const Descriptor& socket) {
+  ucred peer{};
+  socklen_t size = sizeof(peer);
+  return ::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
+         peer.uid == ::geteuid();
+}
+
 Descriptor make_socket() {
   Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (socket.get() < 0) throw_system(errno, "a segment's socket: socket");
@@ -105,6 +114,7 @@ bool SegmentServer::serve_one(std::int64_t deadline_ns) {
   if (!wait_readable(socket_, deadline_ns)) return false;
   const Descriptor peer(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC));
   if (peer.get() < 0) throw_system(errno, "SegmentServer: accept");
+  if (!is_of_this_user(peer)) return false;
   Message message;
   cmsghdr* const control = CMSG_FIRSTHDR(&message.header);
   control->cmsg_level = SOL_SOCKET;
@@ -112,10 +122,8 @@ bool SegmentServer::serve_one(std::int64_t deadline_ns) {
   control->cmsg_len = CMSG_LEN(sizeof(int));
   const int descriptor = segment_.get();
   std::memcpy(CMSG_DATA(control), &descriptor, sizeof(descriptor));
-  if (::sendmsg(peer.get(), &message.header, MSG_NOSIGNAL) != 1) {
-    throw_system(errno, "SegmentServer: sendmsg");
-  }
-  return true;
+  // Who has gone away meanwhile is missed by the others.
+  return ::sendmsg(peer.get(), &message.header, MSG_NOSIGNAL) == 1;
 }
 
 Descriptor request_segment(const std::string& name, std::int64_t deadline_ns) {
@@ -124,6 +132,8 @@ Descriptor request_segment(const std::string& name, std::int64_t deadline_ns) {
   if (::connect(socket.get(), address.get(), address.size) != 0) {
     throw_system(errno, "request_segment(): connect");
   }
+  LOOM_CHECK(is_of_this_user(socket), "request_segment(): expected a socket of this user, got one ",
+             "of another");
   if (!wait_readable(socket, deadline_ns)) throw_system(ETIMEDOUT, "request_segment()");
   Message message;
   const ssize_t got = ::recvmsg(socket.get(), &message.header, MSG_CMSG_CLOEXEC);

@@ -23,8 +23,8 @@ class LOOM_API SegmentServer {
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] const Descriptor& segment() const noexcept { return segment_; }
 
-  /// Hands the segment to one rank. Returns false when nobody has come until `deadline_ns` (steady
-  /// clock). Throws: std::system_error.
+  /// Hands the segment to one process of this user. Returns false when nobody has taken it until
+  /// `deadline_ns` (steady clock). Throws: std::system_error.
   [[nodiscard]] bool serve_one(std::int64_t deadline_ns);
 
  private:

@@ -20,8 +20,9 @@ constexpr std::size_t to_units(std::size_t bytes) { return (bytes + kUnit - 1) /
 /// What precedes a message.
 struct Header {
   std::uint64_t number;
-  std::uint64_t bytes;
-  char name[kUnit - 16];  ///< of the operation, ends with a zero
+  std::uint64_t bytes;      ///< of the message
+  std::uint64_t all_bytes;  ///< of the operation
+  char name[kUnit - 24];    ///< of the operation, ends with a zero
 };
 static_assert(sizeof(Header) == kUnit);
 
@@ -34,10 +35,7 @@ int SharedTransport::rank() const noexcept { return member_->rank(); }
 int SharedTransport::ranks() const noexcept { return member_->ranks(); }
 
 void SharedTransport::begin(const Operation& operation) {
-  if (member_->aborted()) {
-    throw PeerError(PeerError::Cause::kAborted,
-                    loom::detail::concat(operation.text(), ": ", member_->reason()));
-  }
+  member_->check_alive(operation);
   operation_ = operation;
 }
 
@@ -70,7 +68,7 @@ bool SharedTransport::pump(int peer) {
     if (ring.room() < header + to_units(piece)) break;
     std::byte* to = ring.writable();
     if (header != 0) {
-      Header head{operation_.number, message.whole, {}};
+      Header head{operation_.number, message.whole, operation_.bytes, {}};
       std::strncpy(head.name, operation_.name, sizeof(head.name) - 1);
       std::memcpy(to, &head, sizeof(head));
       to += sizeof(head);
@@ -105,7 +103,8 @@ std::span<const std::byte> SharedTransport::next(int peer) {
 }
 
 void SharedTransport::await(int peer, const Ring& ring, std::size_t bytes) {
-  if (ring.available() >= bytes && !member_->aborted()) return;
+  member_->check_alive(operation_);
+  if (ring.available() >= bytes) return;
   const std::array<int, 1> awaited{peer};
   member_->wait(member_->bell(rank()), awaited, operation_, [&] {
     pump();
@@ -119,12 +118,14 @@ void SharedTransport::read_header(int peer, const Incoming& message) {
   std::memcpy(&head, ring.readable(), sizeof(head));
   head.name[sizeof(head.name) - 1] = '\0';
   const bool same = head.number == operation_.number && head.bytes == message.whole &&
+                    head.all_bytes == operation_.bytes &&
                     std::strncmp(head.name, operation_.name, sizeof(head.name) - 1) == 0;
   if (!same) {
     const std::string why = loom::detail::concat(
         "expected the same operations with the same sizes on all ranks, got ", operation_.text(),
-        " with ", message.whole, " bytes to come on rank ", rank(), ", and ", head.name,
-        " (number ", head.number, ") with ", head.bytes, " bytes on rank ", peer);
+        " of ", operation_.bytes, " bytes, with ", message.whole, " to come, on rank ", rank(),
+        ", and ", head.name, " (number ", head.number, ") of ", head.all_bytes, " bytes, with ",
+        head.bytes, " to come, on rank ", peer);
     member_->abort(why);
     throw PeerError(PeerError::Cause::kMismatch,
                     loom::detail::concat(operation_.text(), ": ", why));
@@ -141,13 +142,17 @@ void SharedTransport::release(int peer) {
   member_->bell(peer).ring();  // it may wait for room
 }
 
+// One peer after the other: who has all of its messages may leave meanwhile.
 void SharedTransport::finish() {
   if (!pump()) return;
-  std::vector<int> awaited;
   for (int peer = 0; peer < ranks(); ++peer) {
-    if (!peers_[static_cast<std::size_t>(peer)].outgoing.empty()) awaited.push_back(peer);
+    const auto& messages = peers_[static_cast<std::size_t>(peer)].outgoing;
+    const std::array<int, 1> awaited{peer};
+    member_->wait(member_->bell(rank()), awaited, operation_, [&] {
+      pump();
+      return messages.empty();
+    });
   }
-  member_->wait(member_->bell(rank()), awaited, operation_, [&] { return !pump(); });
 }
 
 void SharedTransport::abort(const std::string& why) noexcept { member_->abort(why); }

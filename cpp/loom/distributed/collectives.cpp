@@ -67,16 +67,21 @@ std::vector<Source> read_all(const char* name, Operands& operands,
 std::vector<std::size_t> parts_of(const char* name, const at::Tensor& tensor,
                                   const std::vector<int64_t>& sizes, int ranks) {
   const auto count = static_cast<std::size_t>(ranks);
+  TORCH_CHECK_VALUE(tensor.dim() > 0, name,
+                    ": expected a tensor with a dimension to cut, got none");
   if (sizes.empty()) {
-    TORCH_CHECK_VALUE(tensor.dim() == 0 || tensor.size(0) % ranks == 0, name,
+    TORCH_CHECK_VALUE(tensor.size(0) % ranks == 0, name,
                       ": Tensor's dim 0 does not divide equally across group size: expected a ",
-                      "multiple of ", ranks, ", got ", tensor.dim() == 0 ? 0 : tensor.size(0));
+                      "multiple of ", ranks, ", got ", tensor.size(0));
     return std::vector<std::size_t>(count, tensor.nbytes() / count);
   }
   TORCH_CHECK_VALUE(sizes.size() == count, name,
                     ": Number of tensor splits not equal to group size: expected ", ranks, ", got ",
                     sizes.size());
-  const int64_t length = tensor.dim() == 0 ? 1 : tensor.size(0);
+  for (const int64_t size : sizes) {
+    TORCH_CHECK_VALUE(size >= 0, name, ": expected split sizes from 0 on, got ", sizes);
+  }
+  const int64_t length = tensor.size(0);
   TORCH_CHECK_VALUE(std::accumulate(sizes.begin(), sizes.end(), int64_t{0}) == length, name,
                     ": Split sizes doesn't match total dim 0 size: expected a sum of ", length,
                     ", got ", sizes);
@@ -99,6 +104,15 @@ std::vector<Piece> cut(const Memory& whole, const std::vector<std::size_t>& byte
   return pieces;
 }
 
+/// What a rank sends to itself is copied before anybody compares sizes.
+void check_own(const char* name, const std::vector<Source>& from, const std::vector<Target>& to,
+               int rank) {
+  const std::size_t sent = from[static_cast<std::size_t>(rank)].bytes;
+  const std::size_t got = to[static_cast<std::size_t>(rank)].bytes;
+  TORCH_CHECK_VALUE(sent == got, name, ": expected as much from this rank as it sends to itself, ",
+                    "which is ", sent, " bytes, got room for ", got);
+}
+
 std::vector<std::size_t> equal_parts(std::size_t bytes, int ranks) {
   const auto count = static_cast<std::size_t>(ranks);
   return std::vector<std::size_t>(count, bytes / count);
@@ -115,6 +129,7 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::broadcast(Tensors& tensors,
   const Target data = rank_ == root ? operands.update(tensor) : operands.write(tensor);
   return launch({.name = "broadcast",
                  .type = OpType::BROADCAST,
+                 .same_bytes = true,
                  .timeout = options.timeout,
                  .outputs = tensors},
                 operands, in_group([data, root](Transport& transport) {
@@ -293,6 +308,7 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::alltoall_base(at::Tensor& output, at
   Operands operands(kName);
   const std::vector<Source> from = cut<Source>(operands.read(input), sent);
   const std::vector<Target> to = cut<Target>(operands.write(output), got);
+  check_own(kName, from, to, rank_);
   return launch({.name = kName,
                  .type = OpType::ALLTOALL_BASE,
                  .timeout = options.timeout,
@@ -309,6 +325,7 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::alltoall(Tensors& outputs, Tensors& 
   Operands operands("all_to_all");
   const std::vector<Source> from = read_all("all_to_all", operands, inputs);
   const std::vector<Target> to = write_all("all_to_all", operands, outputs);
+  check_own("all_to_all", from, to, rank_);
   return launch({.name = "all_to_all",
                  .type = OpType::ALLTOALL,
                  .timeout = options.timeout,

@@ -52,6 +52,7 @@ void Command::accesses(AccessList& list) const {
 }
 
 void Command::failed(const FailurePtr& failure) noexcept {
+  if (completion_->ended()) return;  // it has run, and said why itself
   const std::string why = loom::detail::concat("rank ", engine_->rank(), " cannot run ",
                                                operation_.text(), ": ", failure->text());
   engine_->abort(why);

@@ -29,6 +29,8 @@ class Engine {
   /// What errors begin with: "lccl: rank 0 of group default_pg: ".
   [[nodiscard]] const std::string& prefix() const noexcept { return prefix_; }
 
+  /// Tells the others that this rank takes part in nothing more.
+  void leave() noexcept { member_->leave(); }
   /// Ends the group on all ranks.
   void abort(const std::string& why) noexcept { transport_.abort(why); }
   /// Why it has ended, or nothing.

@@ -6,13 +6,13 @@
 #include "loom/backend/stream.h"
 #include "loom/base/check.h"
 #include "loom/base/futex.h"
+#include "loom/base/process_state.h"
 #include "loom/device/device.h"
 #include "loom/device/queue.h"
 
 #include <c10/util/Exception.h>
 
 #include <algorithm>
-#include <exception>
 
 namespace loom::distributed {
 namespace {
@@ -50,8 +50,7 @@ c10d::ErrorType ProcessGroupLccl::getError() {
   for (const Recorded& record : records_) {
     if (record.completion->state() == Completion::kFailed) return c10d::ErrorType::COMM_ERROR;
   }
-  return engine_ == nullptr || engine_->reason().empty() ? c10d::ErrorType::SUCCESS
-                                                         : c10d::ErrorType::REMOTE_ERROR;
+  return engine_->reason().empty() ? c10d::ErrorType::SUCCESS : c10d::ErrorType::REMOTE_ERROR;
 }
 
 Queue& ProcessGroupLccl::queue_of(const Call& call, int index) {
@@ -66,23 +65,28 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::launch(const Call& call, const Opera
   const c10::DeviceIndex index = on_device ? operands.device()->index() : current_device();
   Queue& current = current_queue(index);
   current.check_not_captured(call.name, "other ranks take part in it");
+  std::vector<Tensors> released;  // goes after the lock: deleters may want the GIL
   MutexLock lock(mutex_);
-  TORCH_CHECK(engine_ != nullptr, "lccl: ", call.name, ": the process group has been shut down");
+  TORCH_CHECK(!left_, "lccl: ", call.name, ": the process group has been shut down");
   engine_->check_alive(call.name);
-  release_host_tensors();
+  released = take_host_tensors();
   Queue& queue = queue_of(call, index);
-  const std::uint64_t number = numbers_[{call.way, call.peer}]++;
+  std::uint64_t& next_number = numbers_[{call.way, call.peer}];
+  const std::uint64_t number = next_number;
   const std::int64_t timeout_ns =
       std::chrono::nanoseconds(call.timeout == c10d::kUnsetTimeout ? options_->timeout
                                                                    : call.timeout)
           .count();
   auto completion = std::make_shared<Completion>();
+  collectives::Operation operation{call.name, number};
+  if (call.same_bytes) operation.bytes = operands.bytes();
   // Also for tensors of the cpu, which hold what a queued copy to them writes: in the order of the
   // calls.
   queue.wait_for(current.timeline(), current.seal());
-  const std::uint64_t position =
-      queue.submit(call.name, Command(engine_, completion, {call.name, number}, timeout_ns,
-                                      operands.accesses(), std::move(body)));
+  const std::uint64_t position = queue.submit(
+      call.name,
+      Command(engine_, completion, operation, timeout_ns, operands.accesses(), std::move(body)));
+  ++next_number;  // not if one of those has thrown
   if (on_device) {
     for (const at::Tensor& tensor : operands.tensors()) {
       record_queue(tensor.storage().data_ptr(), queue);
@@ -120,13 +124,32 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::endCoalescing() {
   TORCH_CHECK(coalesced_, "endCoalescing(): expected a startCoalescing() before");
   Coalesced all = std::move(*coalesced_);
   coalesced_.reset();
-  TORCH_CHECK(engine_ != nullptr, "lccl: endCoalescing(): the process group has been shut down");
+  TORCH_CHECK(!left_, "lccl: endCoalescing(): the process group has been shut down");
   const Call call{.name = "coalesced", .type = c10d::OpType::COALESCED, .outputs = all.outputs};
   return make_work(call, numbers_[{Way::kGroup, -1}], std::move(all.parts), all.on_host);
 }
 
-void ProcessGroupLccl::release_host_tensors() {
-  std::erase_if(host_tensors_, [](const HostTensors& held) { return held.completion->ended(); });
+std::vector<ProcessGroupLccl::Tensors> ProcessGroupLccl::take_host_tensors() {
+  std::vector<Tensors> taken;
+  std::erase_if(host_tensors_, [&](HostTensors& held) {
+    if (!held.completion->ended()) return false;
+    taken.push_back(std::move(held.tensors));
+    return true;
+  });
+  return taken;
+}
+
+ProcessGroupLccl::WorkPtr ProcessGroupLccl::after_current(const WorkLccl& work,
+                                                          const Tensors& outputs) {
+  std::vector<WorkLccl::Part> parts = work.parts();
+  for (WorkLccl::Part& part : parts) {
+    const Queue& current = current_queue(outputs.front().device().index());
+    part.queue->wait_for(current.timeline(), current.submitted());
+    part.position = part.queue->submitted();
+  }
+  return c10::make_intrusive<WorkLccl>(engine_, c10d::OpType::_ALLREDUCE_SPARSE,
+                                       work.getSequencenumber(), std::move(parts), outputs,
+                                       WorkLccl::Results::kDevice);
 }
 
 ProcessGroupLccl::Ptr<c10d::Backend> ProcessGroupLccl::split(
@@ -147,11 +170,9 @@ ProcessGroupLccl::Ptr<c10d::Backend> ProcessGroupLccl::split(
 // The ranks have met when the group was made.
 void ProcessGroupLccl::eagerConnectSingleDevice(at::Device /*device*/) {}
 
+// Without the lock, which a call holds that waits for room in a queue.
 void ProcessGroupLccl::abort() {
-  MutexLock lock(mutex_);
-  if (engine_ != nullptr) {
-    engine_->abort(loom::detail::concat("rank ", rank_, " has aborted the group"));
-  }
+  engine_->abort(loom::detail::concat("rank ", rank_, " has aborted the group"));
 }
 
 void ProcessGroupLccl::shutdown() {
@@ -160,32 +181,38 @@ void ProcessGroupLccl::shutdown() {
     MutexLock lock(mutex_);
     for (const auto& [key, queue] : queues_) queues.push_back(queue);
   }
-  std::exception_ptr first;
   for (Queue* const queue : queues) {
-    try {
-      queue->synchronize();
-    } catch (...) {
-      if (first == nullptr) first = std::current_exception();
-    }
+    queue->timeline().wait(queue->submitted(), Timeline::Signals::kHandled);
   }
   leave();
-  if (first != nullptr) std::rethrow_exception(first);
 }
 
 void ProcessGroupLccl::leave() noexcept {
+  if (in_bad_fork()) return;     // the parent's group goes on
+  std::deque<HostTensors> held;  // goes after the lock
   MutexLock lock(mutex_);
-  if (engine_ == nullptr) return;
+  if (left_) return;
+  left_ = true;
   bool idle = true;
   for (const auto& [key, queue] : queues_) idle = idle && queue->idle();
-  // What is queued would wait for ranks that may wait for this one.
-  if (!idle) engine_->abort(loom::detail::concat("rank ", rank_, " has left with work queued"));
-  for (const HostTensors& held : host_tensors_) {
-    static_cast<void>(held.completion->wait(deadline_after(std::chrono::seconds(1))));
+  if (idle) {
+    engine_->leave();
+  } else {
+    // What is queued would wait for ranks that may wait for this one. The last command leaves.
+    engine_->abort(loom::detail::concat("rank ", rank_, " has left with work queued"));
   }
-  host_tensors_.clear();
-  for (const auto& [key, queue] : queues_) device(queue->id().device).take_back(*queue);
+  held.swap(host_tensors_);
+  const std::int64_t deadline = deadline_after(std::chrono::seconds(1));
+  for (HostTensors& each : held) {
+    if (each.completion->wait(deadline)) continue;
+    // It may still be written, by a command behind work of the user's that takes its time.
+    static_cast<void>(new Tensors(std::move(each.tensors)));
+  }
+  // A queue that has an error to tell is not lent again: it would be told to another group.
+  if (idle && engine_->reason().empty()) {
+    for (const auto& [key, queue] : queues_) device(queue->id().device).take_back(*queue);
+  }
   queues_.clear();
-  engine_.reset();
 }
 
 std::vector<ProcessGroupLccl::Record> ProcessGroupLccl::records() const {

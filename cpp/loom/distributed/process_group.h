@@ -104,8 +104,8 @@ class LOOM_API ProcessGroupLccl final : public c10d::Backend {
 
   /// Ends the group on all ranks, and what is queued with it.
   void abort() override;
-  /// Waits for what is queued, then leaves. Throws: the error that ended the group, if nobody has
-  /// been told yet.
+  /// Waits for what is queued, then leaves. Errors that nobody has been told are printed when the
+  /// process ends, or raised by who synchronises with the device.
   void shutdown() override;
 
   /// Of the operations that were called last, oldest first: for people who ask why a group hangs.
@@ -124,6 +124,7 @@ class LOOM_API ProcessGroupLccl final : public c10d::Backend {
   struct Call {
     const char* name;
     c10d::OpType type;
+    bool same_bytes = false;  ///< tensors are as large on all ranks
     Way way = Way::kGroup;
     int peer = -1;
     std::chrono::milliseconds timeout = c10d::kUnsetTimeout;
@@ -133,14 +134,18 @@ class LOOM_API ProcessGroupLccl final : public c10d::Backend {
 
   WorkPtr launch(const Call& call, const Operands& operands, Body body);
   Queue& queue_of(const Call& call, int device) LOOM_REQUIRES(mutex_);
-  void release_host_tensors() LOOM_REQUIRES(mutex_);
+  /// Those of operations that have ended: to be dropped without the lock.
+  [[nodiscard]] std::vector<Tensors> take_host_tensors() LOOM_REQUIRES(mutex_);
   WorkPtr make_work(const Call& call, std::uint64_t number, std::vector<WorkLccl::Part> parts,
                     bool on_host) LOOM_REQUIRES(mutex_);
+  /// The Work of what the current stream has made of `work`'s results.
+  WorkPtr after_current(const WorkLccl& work, const Tensors& outputs);
   void leave() noexcept;
 
   const Ptr<Options> options_;
+  const std::shared_ptr<Engine> engine_;
   mutable Mutex mutex_;
-  std::shared_ptr<Engine> engine_;  // null once the group was left; set under the mutex
+  bool left_ LOOM_GUARDED_BY(mutex_) = false;
   // By way and peer.
   std::map<std::pair<Way, int>, Queue*> queues_ LOOM_GUARDED_BY(mutex_);
   std::map<std::pair<Way, int>, std::uint64_t> numbers_ LOOM_GUARDED_BY(mutex_);

@@ -54,6 +54,7 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::allreduce_coalesced(
   }
   return launch({.name = "all_reduce",
                  .type = OpType::ALLREDUCE,
+                 .same_bytes = true,
                  .timeout = options.timeout,
                  .outputs = tensors},
                 operands, in_group([parts = std::move(parts)](Transport& transport) {
@@ -81,11 +82,15 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::reduce(Tensors& tensors,
   } else {
     from = operands.read(elements);
   }
-  return launch(
-      {.name = "reduce", .type = OpType::REDUCE, .timeout = options.timeout, .outputs = tensors},
-      operands, in_group([from, to, how, root](Transport& transport) {
-        collectives::reduce(transport, from.data, to.data, count_of(from, how), how, root);
-      }));
+  return launch({.name = "reduce",
+                 .type = OpType::REDUCE,
+                 .same_bytes = true,
+                 .timeout = options.timeout,
+                 .outputs = tensors},
+                operands, in_group([from, to, how, root](Transport& transport) {
+                  collectives::reduce(transport, from.data, to.data, count_of(from, how), how,
+                                      root);
+                }));
 }
 
 ProcessGroupLccl::WorkPtr ProcessGroupLccl::reduce_scatter(

@@ -4,6 +4,7 @@
 #include <ATen/ops/view_as_real.h>
 #include <c10/util/Exception.h>
 
+#include <cmath>
 #include <optional>
 
 namespace loom::distributed {
@@ -139,7 +140,13 @@ Combination combination_of(const char* name, const ReduceOp& reduction, c10::Sca
     return {*element, reduction_of_bools(kind)};
   }
   Combination combination{*element, reduction_of(kind)};
-  if (kind == ReduceOp::PREMUL_SUM) combination.factor = factor_of(reduction);
+  if (kind == ReduceOp::PREMUL_SUM) {
+    combination.factor = factor_of(reduction);
+    TORCH_CHECK_VALUE(!c10::isIntegralType(dtype, /*includeBool=*/false) ||
+                          combination.factor == std::trunc(combination.factor),
+                      name, ": expected a whole factor for PREMUL_SUM of ", dtype, ", got ",
+                      combination.factor);
+  }
   return combination;
 }
 

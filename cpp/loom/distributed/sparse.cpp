@@ -48,7 +48,7 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::allreduce_sparse(
                                                        at::cat(value_lists[0], 0), tensor.sizes())
                              .coalesce();
   tensor.copy_(sum);
-  return work;
+  return after_current(static_cast<const WorkLccl&>(*work), tensors);
 }
 
 namespace {

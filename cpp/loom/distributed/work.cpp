@@ -58,7 +58,7 @@ std::exception_ptr WorkLccl::exception() const {
 }
 
 int WorkLccl::sourceRank() const {
-  for (const Part& part : parts_) part.queue->synchronize(part.position);
+  wait_for_parts();
   check();
   return parts_.empty() ? -1 : parts_.front().completion->source();
 }
@@ -69,11 +69,23 @@ void WorkLccl::check() const {
   if (const std::exception_ptr error = exception()) std::rethrow_exception(error);
 }
 
+// The queue may have another group's error to tell, and this one's is told by check().
+void WorkLccl::wait_for_parts() const {
+  for (const Part& part : parts_) {
+    part.queue->timeline().wait(part.position, Timeline::Signals::kHandled);
+  }
+}
+
 void WorkLccl::synchronize() {
   for (const Part& part : parts_) {
-    current_queue(static_cast<c10::DeviceIndex>(part.queue->id().device))
-        .wait_for(part.queue->timeline(), part.position);
+    current_queue(device()).wait_for(part.queue->timeline(), part.position);
   }
+}
+
+// The queue may be that of another device, whose tensors came first.
+c10::DeviceIndex WorkLccl::device() const {
+  if (results_ == Results::kDevice && !outputs_.empty()) return outputs_.front().device().index();
+  return static_cast<c10::DeviceIndex>(parts_.front().queue->id().device);
 }
 
 void WorkLccl::blockCurrentStream() {
@@ -92,7 +104,7 @@ bool WorkLccl::wait(std::chrono::milliseconds timeout) {
 
 void WorkLccl::wait_on_host(std::chrono::milliseconds timeout) {
   if (!is_limited(timeout)) {
-    for (const Part& part : parts_) part.queue->synchronize(part.position);
+    wait_for_parts();
     return check();
   }
   const std::int64_t until = now_ns() + std::chrono::nanoseconds(timeout).count();
@@ -133,11 +145,12 @@ c10::intrusive_ptr<c10::ivalue::Future> WorkLccl::getFuture() {
     return future;
   }
   // Completed at once: who waits for it, waits for the stream's place at which it was.
-  const Stream stream = stream_of(*parts_.front().queue);
-  auto future = c10::make_intrusive<c10::ivalue::Future>(
-      type, std::vector<c10::Device>{to_c10(stream.device_index())});
-  for (std::size_t i = 1; i < parts_.size(); ++i) {
-    stream.queue().wait_for(parts_[i].queue->timeline(), parts_[i].position);
+  Stream stream = stream_of(*parts_.front().queue);
+  if (stream.device_index() != device()) stream = stream_from_pool(false, device());
+  auto future =
+      c10::make_intrusive<c10::ivalue::Future>(type, std::vector<c10::Device>{to_c10(device())});
+  for (const Part& part : parts_) {
+    stream.queue().wait_for(part.queue->timeline(), part.position);
   }
   const StreamGuard guard(stream);
   future->markCompleted(c10::IValue(outputs_));

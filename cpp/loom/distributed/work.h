@@ -60,6 +60,9 @@ class LOOM_API WorkLccl final : public c10d::Work {
  private:
   /// Throws the error of a part that has failed.
   void check() const;
+  void wait_for_parts() const;
+  /// Whose current stream waits. Requires: there are parts.
+  [[nodiscard]] c10::DeviceIndex device() const;
   /// Throws: as wait().
   void wait_on_host(std::chrono::milliseconds timeout);
 

@@ -56,7 +56,7 @@ def _patch_groups() -> None:
 
 
 def _gloo_beside_lccl(group: Any) -> Any:
-    if {"cpu", "loom"} > {device.type for device in group._device_types}:
+    if not {"cpu", "loom"} <= {device.type for device in group._device_types}:
         return None
     ours, other = (group._get_backend(torch.device(device)) for device in ("loom", "cpu"))
     return other if ours.name() == "lccl" and other.name() == "gloo" else None
