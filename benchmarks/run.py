@@ -34,6 +34,7 @@ PARTS = {
     "products": "products.py",
     "shapes": "shapes.py",
     "pooling": "pooling.py",
+    "collectives": "collectives.py",
     "recurrent": "recurrent.py",
     "small": "small_networks.py",
     "cross_entropy": "cross_entropy.py",
