@@ -37,6 +37,7 @@ collectives::Target Operands::add(const at::Tensor& tensor, AccessKind kind) {
       device.is_cpu() ? ops::TensorRef::of_host(tensor, writes) : ops::TensorRef(tensor, writes);
   if (!device.is_cpu()) ref.append_access(accesses_, kind);
   tensors_.push_back(tensor);
+  if (kind != AccessKind::kReplace) inputs_.push_back(tensor);
   const std::size_t bytes = tensor.nbytes();
   bytes_ += bytes;
   return {ref.data(), bytes};

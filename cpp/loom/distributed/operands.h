@@ -31,6 +31,10 @@ class Operands {
   [[nodiscard]] std::optional<c10::Device> device() const noexcept { return device_; }
   [[nodiscard]] const AccessList& accesses() const noexcept { return accesses_; }
   [[nodiscard]] const std::vector<at::Tensor>& tensors() const noexcept { return tensors_; }
+  /// Those whose values the operation needs, or all where it needs none.
+  [[nodiscard]] std::vector<at::Tensor> inputs() const {
+    return inputs_.empty() ? tensors_ : inputs_;
+  }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
 
  private:
@@ -39,7 +43,7 @@ class Operands {
   const char* name_;
   std::optional<c10::Device> device_;
   AccessList accesses_;
-  std::vector<at::Tensor> tensors_;
+  std::vector<at::Tensor> tensors_, inputs_;
   std::size_t bytes_ = 0;
 };
 

@@ -10,9 +10,12 @@
 #include "loom/device/device.h"
 #include "loom/device/queue.h"
 
+#include <ATen/core/ivalue.h>
+#include <ATen/record_function.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <unordered_map>
 
 namespace loom::distributed {
 namespace {
@@ -22,6 +25,25 @@ constexpr std::size_t kRecords = 1024;
 
 std::int64_t deadline_after(std::chrono::milliseconds timeout) {
   return now_ns() + std::chrono::nanoseconds(timeout).count();
+}
+
+/// "lccl:all_reduce", as profiles name what a backend does. They keep views of it.
+const std::string& title_of(const char* name) {
+  static Mutex mutex;
+  // Leaked: a profile may be written when the process ends.
+  static auto& titles = *new std::unordered_map<std::string, std::string>;
+  MutexLock lock(mutex);
+  return titles.try_emplace(name, std::string("lccl:") + name).first->second;
+}
+
+/// Requires: somebody profiles.
+void begin_record(at::RecordFunction& record, const char* name, const Operands& operands) {
+  record._setAsync();  // the operation goes on when the call has ended
+  const std::vector<at::Tensor> tensors = operands.inputs();
+  std::vector<c10::IValue> inputs;
+  for (const at::Tensor& tensor : tensors) inputs.emplace_back(tensor);
+  record.before(std::string_view(title_of(name)),
+                c10::ArrayRef<const c10::IValue>(inputs.data(), inputs.size()));
 }
 
 }  // namespace
@@ -61,6 +83,8 @@ Queue& ProcessGroupLccl::queue_of(const Call& call, int index) {
 
 ProcessGroupLccl::WorkPtr ProcessGroupLccl::launch(const Call& call, const Operands& operands,
                                                    Body body) {
+  at::RecordFunction record(at::RecordScope::USER_SCOPE);
+  if (record.isActive()) begin_record(record, call.name, operands);
   const bool on_device = operands.device() && !operands.device()->is_cpu();
   const c10::DeviceIndex index = on_device ? operands.device()->index() : current_device();
   Queue& current = current_queue(index);

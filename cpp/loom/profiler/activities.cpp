@@ -27,7 +27,10 @@ constexpr std::int32_t kFirstLaunch = 0x4000'0000;
 
 Queue& find_queue(const QueueId& id) {
   Device& owner = device(id.device);
-  return id.index == 0 ? owner.default_queue() : owner.pool_queue(id.priority, id.index - 1);
+  if (id.index == 0) return owner.default_queue();
+  if (id.index >= Device::kFirstLentIndex)
+    return owner.lent_queue(id.index - Device::kFirstLentIndex);
+  return owner.pool_queue(id.priority, id.index - 1);
 }
 
 std::size_t bytes_moved(const CommandSpan& span) {

@@ -70,7 +70,11 @@ def _patch_bfloat16_hooks() -> None:
 
     @functools.wraps(original)
     def check_comm_hook(self: Any, hook: Any) -> Any:
-        if self.device_type == "loom" and hook.__name__.startswith("bf16_compress"):
+        name = getattr(hook, "__name__", "")
+        if self.device_type == "loom" and name in (
+            "bf16_compress_hook",
+            "bf16_compress_wrapper_hook",
+        ):
             return None
         return original(self, hook)  # type: ignore[no-untyped-call]
 
