@@ -51,6 +51,31 @@ TEST(MailboxTest, TagsMayComeInAnotherOrder) {
   });
 }
 
+TEST(MailboxTest, MessagesToItselfAreKept) {
+  on_ranks(2, [](Rank& rank) {
+    const std::vector<std::int32_t> first{1, 2, 3}, second{rank.index};
+    std::vector<std::int32_t> got(3);
+    rank.mailbox.send(rank.index, 7, first.data(), 12, operation("send"));
+    rank.mailbox.send(rank.index, 8, second.data(), 4, operation("send"));
+    rank.mailbox.receive(rank.index, 8, got.data(), 4, operation("recv"));
+    EXPECT_EQ(got.front(), rank.index);
+    rank.mailbox.receive(rank.index, 7, got.data(), 12, operation("recv"));
+    EXPECT_EQ(got, first);
+  });
+}
+
+TEST(MailboxTest, WaitsForAMessageToItself) {
+  on_ranks(2, [](Rank& rank) {
+    int got = 0;
+    const std::jthread receives([&] {
+      rank.mailbox.receive(rank.index, 0, &got, sizeof(got), operation("recv"));
+      EXPECT_EQ(got, 5);
+    });
+    const int value = 5;
+    rank.mailbox.send(rank.index, 0, &value, sizeof(value), operation("send"));
+  });
+}
+
 TEST(MailboxTest, EqualTagsKeepTheirOrder) {
   on_ranks(2, [](Rank& rank) {
     for (int i = 0; i < 1000; ++i) {

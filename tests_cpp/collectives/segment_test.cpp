@@ -109,9 +109,13 @@ TEST(SegmentTest, WhatIsNotDoneInTimeFailsOnAllRanks) {
   Member first(segment, 0, 2), second(segment, 1, 2);
   std::string text;
   EXPECT_EQ(cause_of(first, 1, operation("broadcast", 2, 0.05), &text), PeerError::Cause::kTimeout);
-  EXPECT_THAT(text, HasSubstr("broadcast (number 2): nothing came from rank 1"));
+  EXPECT_THAT(text,
+              HasSubstr("broadcast (number 2): the timeout is over, and nothing came from rank 1"));
   EXPECT_EQ(cause_of(second, 0, operation("broadcast", 2), &text), PeerError::Cause::kAborted);
-  EXPECT_THAT(text, HasSubstr("rank 0 in broadcast (number 2): nothing came from rank 1"));
+  EXPECT_THAT(
+      text,
+      HasSubstr(
+          "rank 0 in broadcast (number 2): the timeout is over, and nothing came from rank 1"));
 }
 
 TEST(SegmentTest, AnAbortWakesWhoWaits) {

@@ -126,3 +126,26 @@ def object_lists() -> None:
 
 def test_object_lists(ranks: RankPool) -> None:
     ranks.run(object_lists)
+
+
+def to_itself() -> None:
+    """In a batch, as pipelines with several stages on a rank send; in the order of tags."""
+    rank = dist.get_rank()
+    x = torch.arange(100_000.0, device="loom") + rank
+    first, second = torch.empty_like(x), torch.empty_like(x)
+    works = dist.batch_isend_irecv(
+        [
+            dist.P2POp(dist.irecv, second, rank, tag=2),
+            dist.P2POp(dist.isend, x, rank, tag=1),
+            dist.P2POp(dist.isend, x * 2, rank, tag=2),
+            dist.P2POp(dist.irecv, first, rank, tag=1),
+        ],
+    )
+    for work in works:
+        work.wait()
+    assert torch.equal(first, x)
+    assert torch.equal(second, x * 2)
+
+
+def test_to_itself(pair: RankPool) -> None:
+    pair.run(to_itself)

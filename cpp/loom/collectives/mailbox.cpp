@@ -33,6 +33,7 @@ void Mailbox::send(int peer, std::int64_t tag, const void* data, std::size_t byt
                    const Operation& operation) {
   static_assert(sizeof(Header) == kUnit);
   member_->check_alive(operation);
+  if (peer == member_->rank()) return keep(peer, tag, data, bytes);
   const Ring& ring = member_->outgoing(Lane::kPointToPoint, peer);
   const std::array<int, 1> awaited{peer};
   const auto put = [&](const void* from, std::size_t size) {
@@ -52,10 +53,22 @@ void Mailbox::send(int peer, std::int64_t tag, const void* data, std::size_t byt
 
 void Mailbox::receive(int peer, std::int64_t tag, void* to, std::size_t bytes,
                       const Operation& operation) {
-  const std::array<int, 1> awaited{peer};
   member_->check_alive(operation);
+  std::vector<int> awaited;
+  if (peer != member_->rank()) awaited.push_back(peer);
   member_->wait(member_->arrival_bell(member_->rank()), awaited, operation,
                 [&] { return try_receive(peer, tag, to, bytes, operation); });
+}
+
+void Mailbox::keep(int peer, std::int64_t tag, const void* data, std::size_t bytes) {
+  Parked message{tag, std::vector<std::byte>(bytes)};
+  if (bytes != 0) std::memcpy(message.bytes.data(), data, bytes);
+  Inbox& inbox = *inboxes_[static_cast<std::size_t>(peer)];
+  {
+    MutexLock lock(inbox.mutex);
+    inbox.parked.push_back(std::move(message));
+  }
+  member_->arrival_bell(member_->rank()).ring();
 }
 
 int Mailbox::receive_any(std::int64_t tag, void* to, std::size_t bytes,
@@ -94,7 +107,6 @@ bool Mailbox::all_gone() const {
 bool Mailbox::try_receive(int peer, std::int64_t tag, void* to, std::size_t bytes,
                           const Operation& operation) {
   Inbox& inbox = *inboxes_[static_cast<std::size_t>(peer)];
-  const Ring& ring = member_->incoming(Lane::kPointToPoint, peer);
   MutexLock lock(inbox.mutex);
   const auto found = std::find_if(inbox.parked.begin(), inbox.parked.end(),
                                   [&](const Parked& message) { return message.tag == tag; });
@@ -104,6 +116,8 @@ bool Mailbox::try_receive(int peer, std::int64_t tag, void* to, std::size_t byte
     inbox.parked.erase(found);
     return true;
   }
+  if (peer == member_->rank()) return false;
+  const Ring& ring = member_->incoming(Lane::kPointToPoint, peer);
   while (ring.available() >= sizeof(Header)) {
     Header head;
     std::memcpy(&head, ring.readable(), sizeof(head));

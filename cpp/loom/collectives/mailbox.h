@@ -25,7 +25,8 @@ class LOOM_API Mailbox {
   Mailbox(const Mailbox&) = delete;
   Mailbox& operator=(const Mailbox&) = delete;
 
-  /// Returns when the message is in the ring to `peer`. Throws: PeerError.
+  /// Returns when the message is in the ring to `peer`, or kept if that is this rank. Throws:
+  /// PeerError.
   void send(int peer, std::int64_t tag, const void* data, std::size_t bytes,
             const Operation& operation);
 
@@ -50,6 +51,8 @@ class LOOM_API Mailbox {
     std::deque<Parked> parked LOOM_GUARDED_BY(mutex);
   };
 
+  /// Keeps a message of this rank to itself.
+  void keep(int peer, std::int64_t tag, const void* data, std::size_t bytes);
   /// Takes the message if it has come, or keeps one that is another's.
   bool try_receive(int peer, std::int64_t tag, void* to, std::size_t bytes,
                    const Operation& operation);

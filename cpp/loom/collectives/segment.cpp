@@ -287,7 +287,8 @@ void Member::check(std::span<const int> peers, const Operation& operation, Ready
     awaited += loom::detail::concat(awaited.empty() ? "rank " : ", ", peer);
   }
   if (peers.empty()) awaited = "any rank";
-  fail(Cause::kTimeout, loom::detail::concat("nothing came from ", awaited, " before the timeout"));
+  fail(Cause::kTimeout,
+       loom::detail::concat("the timeout is over, and nothing came from ", awaited));
 }
 
 }  // namespace loom::collectives

@@ -17,16 +17,16 @@ const at::Tensor& only(const char* name, const std::vector<at::Tensor>& tensors)
   return tensors.front();
 }
 
-void check_peer(const char* name, int peer, int rank, int ranks) {
-  TORCH_CHECK_VALUE(peer >= 0 && peer < ranks && peer != rank, name,
-                    ": expected another rank in [0, ", ranks, "), got ", peer);
+void check_peer(const char* name, int peer, int ranks) {
+  TORCH_CHECK_VALUE(peer >= 0 && peer < ranks, name, ": expected a rank in [0, ", ranks, "), got ",
+                    peer);
 }
 
 }  // namespace
 
 ProcessGroupLccl::WorkPtr ProcessGroupLccl::send(Tensors& tensors, int to, int tag) {
   const at::Tensor& tensor = only("send", tensors);
-  check_peer("send", to, rank_, size_);
+  check_peer("send", to, size_);
   Operands operands("send");
   const Source from = operands.read(tensor);
   return launch({.name = "send", .type = OpType::SEND, .way = Way::kTo, .peer = to}, operands,
@@ -37,7 +37,7 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::send(Tensors& tensors, int to, int t
 
 ProcessGroupLccl::WorkPtr ProcessGroupLccl::recv(Tensors& tensors, int from, int tag) {
   const at::Tensor& tensor = only("recv", tensors);
-  check_peer("recv", from, rank_, size_);
+  check_peer("recv", from, size_);
   Operands operands("recv");
   const Target to = operands.write(tensor);
   return launch(
