@@ -22,8 +22,9 @@ using c10::Half;
 using kernels::gemm::FewRows;
 using kernels::gemm::Int4Rows;
 
-// Bytes of weights that make a block for up to four rows; as many are one core's.
-constexpr std::int64_t kBlockBytes = 64 * 1024;
+// Bytes of weights that make a block for up to four rows; as many are one core's. A core that comes
+// later, or reads more slowly, is made up for within a microsecond.
+constexpr std::int64_t kBlockBytes = 16 * 1024;
 constexpr std::int64_t kMostBlocks = 256;
 
 const Scratch t_sums;
