@@ -14,10 +14,13 @@ from torch.nn import functional as F  # noqa: N812
 
 from torch_loom import _C
 
-pytestmark = pytest.mark.filterwarnings(
-    # Exported programs are decomposed, and have tree specifications of an old class.
-    r"ignore:`isinstance\(treespec, LeafSpec\)` is deprecated:FutureWarning",
-)
+pytestmark = [
+    pytest.mark.thorough,
+    pytest.mark.filterwarnings(
+        # Exported programs are decomposed, and have tree specifications of an old class.
+        r"ignore:`isinstance\(treespec, LeafSpec\)` is deprecated:FutureWarning",
+    ),
+]
 
 
 class Net(nn.Module):

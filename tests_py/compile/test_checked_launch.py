@@ -5,10 +5,13 @@ import os
 
 import pytest
 
-pytestmark = pytest.mark.skipif(
-    "checked_launch" not in os.environ.get("LD_PRELOAD", ""),
-    reason="needs the build with AddressSanitizer: make sanitizers",
-)
+pytestmark = [
+    pytest.mark.thorough,
+    pytest.mark.skipif(
+        "checked_launch" not in os.environ.get("LD_PRELOAD", ""),
+        reason="needs the build with AddressSanitizer: make sanitizers",
+    ),
+]
 
 PROGRAM = """
 import sys

@@ -20,6 +20,8 @@ from torch.nn import functional as F  # noqa: N812
 
 from torch_loom import _C
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture(autouse=True)
 def cpp_wrapper():

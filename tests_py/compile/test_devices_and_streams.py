@@ -8,6 +8,8 @@ from torch.nn import functional as F  # noqa: N812
 
 from torch_loom import _C
 
+pytestmark = pytest.mark.thorough
+
 
 def function(x, w):
     return F.softmax(F.gelu(x @ w), -1).sum(0)

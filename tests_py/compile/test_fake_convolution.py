@@ -5,6 +5,8 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+pytestmark = pytest.mark.thorough
+
 SHAPES = {
     "square": ((2, 8, 12, 12), (16, 8, 3, 3), 1),
     "one_by_one": ((2, 8, 12, 12), (16, 8, 1, 1), 1),

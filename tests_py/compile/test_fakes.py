@@ -9,6 +9,8 @@ from torch._subclasses.fake_utils import CrossRefFakeMode
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_leaves
 
+pytestmark = pytest.mark.thorough
+
 SAMPLES = 3
 DTYPES = (torch.float32, torch.complex64, torch.int64, torch.bool)
 FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}

@@ -8,6 +8,7 @@ from torch._inductor.utils import run_and_get_code
 from torch.nn.attention.flex_attention import AuxRequest, create_block_mask, flex_attention
 
 pytestmark = [
+    pytest.mark.thorough,
     pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile:UserWarning"),
     pytest.mark.usefixtures("no_fallback"),
 ]

@@ -6,6 +6,8 @@ import torch
 from compile_support import LOOM, assert_equal, compile_and_compare, to
 from torch._inductor.utils import run_and_get_code
 
+pytestmark = pytest.mark.thorough
+
 DTYPES = (
     torch.float32,
     torch.float64,

@@ -7,6 +7,8 @@ import torch
 from models.training import losses
 from models.zoo import OPTIMIZERS, ZOO
 
+pytestmark = pytest.mark.thorough
+
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ZOO if name not in ("mlp", "gpt")]
 
 

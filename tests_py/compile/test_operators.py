@@ -7,6 +7,8 @@ from compile_support import LOOM, assert_equal, to
 from torch._inductor.utils import run_and_get_code
 from torch.nn import functional
 
+pytestmark = pytest.mark.thorough
+
 
 def interpolates(mode, **named):
     return lambda x: functional.interpolate(x, mode=mode, **named)

@@ -13,6 +13,8 @@ from random_graphs import random_graph
 
 from support.programs import shrink
 
+pytestmark = pytest.mark.thorough
+
 USUAL = range(24)
 
 

@@ -5,6 +5,8 @@ import pytest
 import torch
 from compile_support import assert_equal
 
+pytestmark = pytest.mark.thorough
+
 CALLS = 7
 
 

@@ -5,6 +5,8 @@ import pytest
 import torch
 from compile_support import compile_and_compare
 
+pytestmark = pytest.mark.thorough
+
 ROWS = 100
 
 

@@ -7,6 +7,8 @@ import pytest
 import torch
 from torch._inductor.utils import run_and_get_code
 
+pytestmark = pytest.mark.thorough
+
 SPECIAL = [
     0.0,
     -0.0,

@@ -12,7 +12,10 @@ from torch_loom.inductor import without_compiler
 
 NO_COMPILER = {"cpp.cxx": (None, "/no/such/compiler")}
 
-pytestmark = pytest.mark.filterwarnings("ignore:torch.compile on loom found no C..")
+pytestmark = [
+    pytest.mark.thorough,
+    pytest.mark.filterwarnings("ignore:torch.compile on loom found no C.."),
+]
 
 
 @pytest.fixture(autouse=True)

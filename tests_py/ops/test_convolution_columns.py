@@ -7,6 +7,8 @@ import pytest
 import torch
 from compare import agrees, assert_same, gradients_agree, natively, to_loom
 
+pytestmark = pytest.mark.thorough
+
 F = torch.nn.functional
 
 

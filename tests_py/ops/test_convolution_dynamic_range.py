@@ -10,6 +10,8 @@ from convolution_checks import Shape, last_too, normal
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
+pytestmark = pytest.mark.thorough
+
 SHAPES = {
     "tiles": Shape((2, 32, 28, 28), (40, 32, 3, 3)),
     "strides": Shape((2, 32, 28, 28), (40, 32, 3, 3), stride=2),

@@ -6,6 +6,8 @@ import torch
 from epilogue_support import DTYPES, check, numbers
 from torch.nn import functional as F  # noqa: N812
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_a_convolution_of_single_weights_in_channels_last(dtype: torch.dtype) -> None:

@@ -11,6 +11,8 @@ from convolution_checks import Shape, last_too, normal
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
+pytestmark = pytest.mark.thorough
+
 INF, NAN = float("inf"), float("nan")
 
 

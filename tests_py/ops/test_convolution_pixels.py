@@ -7,6 +7,8 @@ import pytest
 import torch
 from convolution_checks import agree, last_too, numbers
 
+pytestmark = pytest.mark.thorough
+
 F = torch.nn.functional
 
 

@@ -13,6 +13,8 @@ from random_programs import random_program
 
 from support.programs import shrink
 
+pytestmark = pytest.mark.thorough
+
 USUAL = range(400)
 BATCHES = 8
 

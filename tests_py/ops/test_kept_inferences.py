@@ -16,6 +16,8 @@ from op_db_worker import pick_dtype
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_leaves, tree_map_only
 
+pytestmark = pytest.mark.thorough
+
 F = torch.nn.functional
 aten = torch.ops.aten
 

@@ -6,7 +6,7 @@ from op_db_differences import DIFFERENCES, NOT_COMPARED
 from op_db_sweep import Worker, agreement, by_name, sweep
 from op_db_worker import Row
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.thorough, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from refusal_families import FAMILIES, checked_factorisations
 from refusal_sweep import Report, sweep
 from refusals import Finding, judge, outcome
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.thorough, pytest.mark.timeout(900)]
 
 WRITTEN_BY_HAND = {**CASES, **FAMILIES}
 

@@ -5,6 +5,10 @@ processors share the work.
 
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.thorough
+
 PROGRAM = """
 import hashlib, sys, warnings
 import torch, torch_loom

@@ -5,6 +5,8 @@ import pytest
 import torch
 from torch.utils._pytree import tree_leaves
 
+pytestmark = pytest.mark.thorough
+
 INF, NAN = float("inf"), float("nan")
 DTYPES = [torch.float32, torch.bfloat16]
 SCALES = [1e-38, 1e-30, 1e-25, 1e-20, 1e-16, 1.0, 1e18, 1e19, 1e20, 1e38]

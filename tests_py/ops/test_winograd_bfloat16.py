@@ -9,6 +9,8 @@ import torch
 from convolution_checks import agree, last_too, numbers, sums_in_float32
 from torch.nn import functional as F  # noqa: N812
 
+pytestmark = pytest.mark.thorough
+
 # What the transforms are off by where sums almost cancel each other.
 NEARLY = 2e-5
 

@@ -9,6 +9,8 @@ from convolution_checks import last_too
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
+pytestmark = pytest.mark.thorough
+
 # What sums of this size are off by in float32, with the transforms; outputs have a variance of 1.
 NEARLY = 1e-5
 

@@ -4,6 +4,8 @@
 import pytest
 import torch
 
+pytestmark = pytest.mark.thorough
+
 USE = 'import torch\ntorch.ones(1, device="loom")\n'
 
 

@@ -8,6 +8,8 @@ import pytest
 
 from torch_loom import integrations
 
+pytestmark = pytest.mark.thorough
+
 # A library that chooses a device as accelerate does.
 CHOOSES = """
     import torch

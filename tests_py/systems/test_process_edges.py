@@ -7,6 +7,8 @@ import signal
 import pytest
 import torch
 
+pytestmark = pytest.mark.thorough
+
 
 def test_device_synchronise_takes_one_error_and_leaves_the_next() -> None:
     x, bad = torch.ones(3, device="loom"), torch.tensor([7], device="loom")

@@ -3,6 +3,8 @@
 
 import pytest
 
+pytestmark = pytest.mark.thorough
+
 # Lengths in an order in which the first ones are as long as the others.
 PROGRAM = """
     import ctypes, os, random, torch, torch_loom

@@ -10,6 +10,8 @@ from torch.profiler import ProfilerActivity, profile
 
 from support.profiles import BOTH, average, model_and_input, on_device
 
+pytestmark = pytest.mark.thorough
+
 
 def test_a_profile_of_the_cpu_alone_has_no_device_rows():
     x = torch.ones(8, device="loom")
