@@ -17,5 +17,21 @@ TEST(ProductBlocksTest, AreNoNarrowerThanThatNeeds) {
   EXPECT_EQ(even_width(128, 64, 5), 64);
 }
 
+Problem<float> product_of(std::int64_t rows, std::int64_t columns, std::int64_t inner) {
+  Problem<float> problem;
+  problem.result.first = {nullptr, rows, columns, columns, 1};
+  problem.left.first = {nullptr, rows, inner, inner, 1};
+  problem.right.first = {nullptr, inner, columns, columns, 1};
+  return problem;
+}
+
+TEST(ProductBlocksTest, AreRowsWhereFewColumnsAreUsedInPlace) {
+  const Block pixels = block_of(product_of(576, 196, 96));
+  EXPECT_EQ(pixels.columns, 196);
+  EXPECT_EQ(576 % pixels.rows, 0);
+  EXPECT_EQ(576 / pixels.rows % 2, 0) << "for two cores";
+  EXPECT_EQ(block_of(product_of(64, 196, 384)).rows, 64) << "too few to be cut";
+}
+
 }  // namespace
 }  // namespace loom::ops::detail

@@ -27,7 +27,7 @@ using c10::BFloat16;
 const Scratch kLeftCopy, kRightCopy, kResultCopy, kLeftTail, kRightTail;
 
 std::uint64_t hash_of(const BlockShape& shape, std::size_t element_bytes) {
-  const auto sizes = static_cast<std::uint64_t>(shape.rows << 40 ^ shape.columns << 32 ^
+  const auto sizes = static_cast<std::uint64_t>(shape.rows << 44 ^ shape.columns << 32 ^
                                                 shape.inner << 8 ^ (shape.add ? 1 : 0)) ^
                      element_bytes << 4;
   std::uint64_t hash = sizes;
@@ -227,7 +227,14 @@ void multiply_in_whole_tiles(const BlockShape& s, const BFloat16* left, const BF
 }  // namespace
 
 void multiply_block(const BlockShape& shape, const float* left, const float* right, float* to) {
-  multiply_any_block(shape, left, right, to);
+  if (shape.columns <= kPanel || has_kernel<float>(shape)) {
+    return multiply_any_block(shape, left, right, to);
+  }
+  BlockShape panel = shape;
+  for (std::int64_t column = 0; column < shape.columns; column += kPanel) {
+    panel.columns = std::min(kPanel, shape.columns - column);
+    multiply_any_block(panel, left, right + column, to + column);
+  }
 }
 
 void multiply_block(const BlockShape& shape, const BFloat16* left, const BFloat16* right,

@@ -22,7 +22,8 @@ struct BlockShape {
 };
 
 /// to (+)= left x right, row-major; a right operand of bfloat16 has its rows in pairs.
-/// Requires: at most kPanel columns (multiply.h); can_multiply<T>() when it was submitted.
+/// Requires: at most kPanel columns (multiply.h), of float32 kMaxColumns; can_multiply<T>() when it
+/// was submitted.
 void multiply_block(const BlockShape& shape, const float* left, const float* right, float* to);
 void multiply_block(const BlockShape& shape, const c10::BFloat16* left, const c10::BFloat16* right,
                     float* to);

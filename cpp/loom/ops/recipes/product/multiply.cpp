@@ -2,6 +2,7 @@
 #include "loom/ops/recipes/product/multiply.h"
 
 #include "loom/base/ceil_div.h"
+#include "loom/base/simd_level.h"
 #include "loom/kernels/gemm/bfloat16.h"
 #include "loom/ops/recipes/product/bfloat16.h"
 #include "loom/ops/recipes/product/block_kernel.h"
@@ -23,13 +24,14 @@ namespace {
 
 using c10::BFloat16;
 
-// The right operand is used where it is while its rows are close enough to share pages...
-constexpr std::int64_t kDirectInner = 512;
-constexpr std::int64_t kDirectStride = 512;
-// ... or if there are too few rows to make up for packing it.
-constexpr std::int64_t kDirectRows = kTileRows;
+// With so few inner elements a block is mostly stored: long pieces of rows, so that fewer pages are
+// written to in turns.
+constexpr std::int64_t kStoredInner = 64;
+// A vector of columns that is filled to a quarter takes as long as a full one, and longer than
+// inner products of so many elements with so many rows.
+constexpr std::int64_t kRestOfLanes = 4, kLeastRestInner = 48, kLeastRestRows = 16;
 
-const Scratch t_left, t_right, t_even_columns;
+const Scratch t_left, t_right, t_even_columns, t_rest, t_rest_sums;
 
 // brgemm's bfloat16 panels need more of the processor and of libtorch than its float32 ones: tried.
 // This is where it is decided that no kernel for bfloat16 runs without its instructions.
@@ -225,9 +227,10 @@ template MatrixView<const BFloat16> kernel_rows(const MatrixView<const BFloat16>
 template <class T>
 PackedRight<T>::PackedRight(const MatrixView<const T>& right, std::int64_t left_rows)
     : data_(right.data), columns_(right.columns), panel_step_(kPanel), ld_(right.row_stride) {
-  if constexpr (std::is_same_v<T, float>) {
-    const bool near = right.row_stride <= kDirectStride && right.rows <= kDirectInner;
-    if (right.row_major() && (near || left_rows <= kDirectRows)) return;
+  if (is_used_in_place(right, left_rows)) {
+    if (right.rows <= kStoredInner) step_ = kMaxColumns;
+    if (left_rows >= kLeastRestRows && right.rows >= kLeastRestInner) keep_rest(right);
+    return;
   }
   const std::int64_t panels = ceil_div(right.columns, kPanel);
   panel_step_ = panel_step<T>(right.rows);
@@ -242,6 +245,38 @@ PackedRight<T>::PackedRight(const T* panels, std::int64_t inner, std::int64_t co
     : data_(panels), columns_(columns), panel_step_(panel_step<T>(inner)), ld_(kPanel) {}
 
 template <class T>
+void PackedRight<T>::keep_rest(const MatrixView<const T>& right) {
+  const std::int64_t lanes = simd_level() >= SimdLevel::kAvx512 ? 16 : 8;
+  const std::int64_t rest = right.columns % lanes;
+  if (rest == 0 || rest * kRestOfLanes > lanes) return;
+  columns_ -= rest;
+  const std::int64_t ld = row_step<T>(right.rows);
+  T* const rows = t_rest.get<T>(rest * ld);
+  for (std::int64_t k = 0; k < right.rows; ++k) {
+    const T* const from = right.data + k * right.row_stride + columns_;
+    for (std::int64_t i = 0; i < rest; ++i) rows[i * ld + k] = from[i];
+  }
+  rest_ = {rows, rest, right.rows, ld, 1};
+}
+
+template <class T>
+void PackedRight<T>::multiply_rest(const MatrixView<const T>& rows, float* to, std::int64_t ld,
+                                   bool add) const {
+  float* const sums = t_rest_sums.get<float>(rest_.rows * rows.rows);
+  if (rest_.rows == 1) {
+    multiply_vector(rest_.data, rows, sums);
+  } else {
+    multiply_few_rows(rest_, rows, sums, rows.rows);
+  }
+  for (std::int64_t i = 0; i < rows.rows; ++i) {
+    for (std::int64_t j = 0; j < rest_.rows; ++j) {
+      float& element = to[i * ld + columns_ + j];
+      element = sums[j * rows.rows + i] + (add ? element : 0.F);
+    }
+  }
+}
+
+template <class T>
 void PackedRight<T>::multiply_panel(const MatrixView<const T>& left, std::int64_t column, float* to,
                                     std::int64_t ld, bool add) const {
   multiply_block(
@@ -253,7 +288,12 @@ template <class T>
 void PackedRight<T>::multiply(const MatrixView<const T>& left, float* to, std::int64_t ld,
                               bool add) const {
   const MatrixView<const T> rows = kernel_rows(left);
-  for (std::int64_t j = 0; j < columns_; j += kPanel) multiply_panel(rows, j, to + j, ld, add);
+  for (std::int64_t j = 0; j < columns_; j += step_) {
+    multiply_block(
+        {rows.rows, std::min(step_, columns_ - j), rows.columns, rows.row_stride, ld_, ld, add},
+        rows.data, data_ + j / kPanel * panel_step_, to + j);
+  }
+  if (rest_.rows > 0) multiply_rest(rows, to, ld, add);
 }
 
 template class PackedRight<float>;

@@ -112,6 +112,17 @@ template <class T>
   return (ceil_div(columns, line) | 1) * line;
 }
 
+/// True if a right operand is used where it lies, by so many rows in all: its rows are close enough
+/// to share pages, or there are too few rows to make up for packing it.
+template <class T>
+[[nodiscard]] bool is_used_in_place(const MatrixView<const T>& right,
+                                    std::int64_t left_rows) noexcept {
+  constexpr std::int64_t kStride = 512, kElements = 512 * 512, kFewInner = 64;
+  if (!std::is_same_v<T, float> || !right.row_major()) return false;
+  const bool near = right.row_stride <= kStride && right.rows * right.row_stride <= kElements;
+  return near || right.rows <= kFewInner || left_rows <= kTileRows;
+}
+
 /// The right operand of several products in a row. Only the last one made on a thread is valid.
 template <class T>
 class PackedRight {
@@ -129,8 +140,14 @@ class PackedRight {
                       std::int64_t ld, bool add) const;
 
  private:
+  void keep_rest(const MatrixView<const T>& right);
+  void multiply_rest(const MatrixView<const T>& rows, float* to, std::int64_t ld, bool add) const;
+
   const T* data_;
   std::int64_t columns_, panel_step_, ld_;
+  std::int64_t step_ = kPanel;  ///< columns that the block kernel takes at once
+  // The last columns, if they are a small part of a vector, as rows: inner products take them.
+  MatrixView<const T> rest_;
 };
 
 /// to (+)= left x right, both used as they lie. Requires: can_multiply<float>(); row-major, at most

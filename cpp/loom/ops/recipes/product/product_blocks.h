@@ -135,6 +135,15 @@ inline std::int64_t even_cut(std::int64_t count, std::int64_t pieces, std::int64
   return 32 * time(best) < 31 * time(plain) ? best : plain;
 }
 
+// True if blocks of rows use a right operand where it lies, which has few columns: nothing is
+// packed twice, and what follows the product goes through whole rows of the result.
+template <class T>
+bool suits_rows(const Problem<T>& p, std::int64_t pieces) {
+  return std::is_same_v<T, float> && p.columns() <= kMaxColumns && p.left.first.row_major() &&
+         p.result.first.row_major() && p.rows() >= pieces * kTileRows &&
+         is_used_in_place(p.right.first, p.rows() / pieces);
+}
+
 // The width of blocks of columns, at most `widest`, with which two cores are done soonest with
 // `times` such rows of blocks. Of 196 columns blocks of 64 keep one core at work for 128 and the
 // other one for 68, blocks of 48 both for about 98.
@@ -186,9 +195,15 @@ Block block_of(const Problem<T>& p) {
   // the wrong way again, or reads one of many rows from a far cache again.
   const bool wide = !p.left.first.row_major() || (!std::is_same_v<T, float> && rows >= 1024);
   const std::int64_t width = wide && columns > 8 * kPanel ? kMaxColumns : kPanel;
-  const std::int64_t across = std::min(wanted, ceil_div(columns, width));
-  const std::int64_t down = std::clamp<std::int64_t>(
-      wanted / across, 1, std::max<std::int64_t>(rows / kFewestRows, across == 1 ? 2 : 1));
+  // Two cores are done together with an even number of blocks of rows.
+  const std::int64_t even = wanted / 2 * 2;
+  const bool by_rows = even > 0 && !p.options.sums_batch && suits_rows(p, even);
+  const std::int64_t across = by_rows ? 1 : std::min(wanted, ceil_div(columns, width));
+  const std::int64_t down =
+      by_rows ? even
+              : std::clamp<std::int64_t>(
+                    wanted / across, 1,
+                    std::max<std::int64_t>(rows / kFewestRows, across == 1 ? 2 : 1));
   std::int64_t width_of_block = cut(columns, across, kPanel);
   if (std::is_same_v<T, float> && width_of_block < columns) {
     width_of_block =

@@ -147,11 +147,31 @@ struct Finish {
   }
 };
 
-// The result is float32 and row-major: it is summed where it is.
-inline void run_in_place(const Part<float>& p) {
-  const bool begins = p.added() && !p.continues;
-  if (begins) initialise(p.addend, p.beta, p.result.data, p.result.row_stride);
-  multiply(p.left, p.right, p.result.data, p.result.row_stride, begins || p.continues);
+// The result is float32 and row-major: it is summed where it is, and what becomes of it is done
+// while it is near: after each tile, unless sums go on or ATen is called for it.
+inline void run_in_place(const Part<float>& whole, const Finish<float>& finish) {
+  const auto begins = [](const Part<float>& p) {
+    const bool added = p.added() && !p.continues;
+    if (added) initialise(p.addend, p.beta, p.result.data, p.result.row_stride);
+    return added || p.continues;
+  };
+  const bool plain = finish.activation == ProductActivation::kNone;
+  for (std::int64_t column = 0; column < whole.right.columns; column += kMaxColumns) {
+    const std::int64_t columns = std::min(kMaxColumns, whole.right.columns - column);
+    const Part<float> strip = whole.cut(0, column, whole.result.rows, columns);
+    if (strip.left.columns > kMaxInner<float>) {
+      multiply(strip.left, strip.right, strip.result.data, strip.result.row_stride, begins(strip));
+      finish(strip);
+      continue;
+    }
+    const PackedRight<float> packed(strip.right, strip.left.rows);
+    for (std::int64_t row = 0; row < strip.left.rows; row += kTileRows) {
+      const Part<float> p = strip.cut(row, 0, std::min(kTileRows, strip.left.rows - row), columns);
+      packed.multiply(p.left, p.result.data, p.result.row_stride, begins(p));
+      if (plain) finish(p);
+    }
+    if (!plain) finish(strip);
+  }
 }
 
 // What will be stored, so that it is in the cache by then.
@@ -262,13 +282,13 @@ void run_part(const Part<T>& p, const Finish<T>& finish) {
   const bool in_place = std::is_same_v<T, float> && p.result.row_major();
   if (p.few_rows && !p.continues) {
     run_few_rows(p);
-  } else if (!in_place && p.left.columns <= kMaxInner<T>) {
-    return run_in_tiles(p, finish);
-  } else if constexpr (std::is_same_v<T, float>) {
-    in_place ? run_in_place(p) : run_in_accumulators(p);
-  } else {
-    run_in_accumulators(p);
+    return finish(p);
   }
+  if constexpr (std::is_same_v<T, float>) {
+    if (in_place) return run_in_place(p, finish);
+  }
+  if (p.left.columns <= kMaxInner<T>) return run_in_tiles(p, finish);
+  run_in_accumulators(p);
   finish(p);
 }
 
