@@ -92,7 +92,7 @@ void Program::emit_loop(const Loop& loop) {
   start_accumulators(loop, shape);
   registers_.prepare(loop.items, shape.accumulators);
   if (!loop.calls) registers_.pin_uniform_values();
-  Label rounds, rest, tail, done;
+  Label rounds, rest, vectors, tail, done;
   c.xor_(c.ebx, c.ebx);
   c.mov(c.r14, c.r12);
   c.and_(c.r14, -round);
@@ -108,14 +108,25 @@ void Program::emit_loop(const Loop& loop) {
   save_accumulators(loop, shape);
   c.cmp(c.rbx, c.r12);
   c.jae(done, Xbyak::CodeGenerator::T_NEAR);
+  if (shape.copies > 1) {
+    // Short rows have no rounds: without masks a vector takes a fraction of the time.
+    c.mov(c.r14, c.r12);
+    c.and_(c.r14, -c.lanes());
+    c.cmp(c.rbx, c.r14);
+    c.jae(tail, Xbyak::CodeGenerator::T_NEAR);
+    c.L(vectors);
+    emit_step(loop, Shape{}, 0, Access::kWhole);
+    c.add(c.rbx, c.lanes());
+    c.cmp(c.rbx, c.r14);
+    c.jb(vectors);
+    c.cmp(c.rbx, c.r12);
+    c.jae(done, Xbyak::CodeGenerator::T_NEAR);
+  }
   c.L(tail);
   c.mov(c.ecx, c.r12d);
   c.sub(c.ecx, c.ebx);
   c.set_tail();
   emit_step(loop, Shape{}, 0, Access::kTail);
-  c.add(c.rbx, c.lanes());
-  c.cmp(c.rbx, c.r12);
-  c.jb(tail);
   c.L(done);
   fold_accumulators(loop);
 }
