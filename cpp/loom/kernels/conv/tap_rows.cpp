@@ -76,6 +76,40 @@ template <int kCount>
   for (std::int64_t i = 0; i < count; ++i) to[i] = from[2 * i];
 }
 
+// Adds to every second element. What lies between two of them is written as it was, so that the
+// last one is left to fewer lanes: what lies behind it may be another core's.
+template <int kCount, int... kIndex>
+[[gnu::always_inline]] inline std::int64_t add_even_vectors(const float* from, float* to,
+                                                            std::int64_t i, std::int64_t count,
+                                                            std::integer_sequence<int, kIndex...>) {
+  constexpr typename Vector<kCount>::Type kZeros{};
+  for (; i + kCount < count; i += kCount) {
+    typename Vector<kCount>::Type values;
+    typename Vector<2 * kCount>::Type result;
+    std::memcpy(&values, from + i, sizeof values);
+    std::memcpy(&result, to + 2 * i, sizeof result);
+    result += __builtin_shufflevector(values, kZeros, (kIndex % 2 == 0 ? kIndex / 2 : kCount)...);
+    std::memcpy(to + 2 * i, &result, sizeof result);
+  }
+  return i;
+}
+template <int kCount>
+[[gnu::always_inline]] inline std::int64_t add_even_vectors(const float* from, float* to,
+                                                            std::int64_t i, std::int64_t count) {
+  if constexpr (kCount > kWidest / 2 && kCount > 2) {
+    return i;
+  } else {
+    return add_even_vectors<kCount>(from, to, i, count,
+                                    std::make_integer_sequence<int, 2 * kCount>());
+  }
+}
+[[gnu::always_inline]] inline void add_even(const float* from, float* to, std::int64_t count) {
+  std::int64_t i = add_even_vectors<8>(from, to, 0, count);
+  i = add_even_vectors<4>(from, to, i, count);
+  i = add_even_vectors<2>(from, to, i, count);
+  for (; i < count; ++i) to[2 * i] += from[i];
+}
+
 template <std::int64_t kStep>
 [[gnu::always_inline]] inline void gather(const float* image, const TapRows& tap, float* column,
                                           std::int64_t step) {
@@ -118,6 +152,8 @@ void add_rows(const float* column, const TapRows& tap, float* image) noexcept {
       float* to = image + piece.image;
       if (tap.step == 1) {
         move_piece<true>(from, to, piece.count);
+      } else if (tap.step == 2) {
+        add_even(from, to, piece.count);
       } else {
         for (std::int64_t j = 0; j < piece.count; ++j) to[j * tap.step] += from[j];
       }

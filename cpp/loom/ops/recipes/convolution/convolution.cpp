@@ -98,6 +98,7 @@ bool convolve_transposed(const at::Tensor& output, const at::Tensor& input,
                          const at::Tensor& weight, const at::Tensor& bias, const Parameters& p) {
   if (p.groups != 1 || (bias.defined() && bias.scalar_type() != output.scalar_type())) return false;
   const WindowSteps steps{p.stride, p.padding, p.dilation};
+  if (launch_own_transposed(output, input, weight, bias, steps)) return true;
   if (!launch_own_convolution_backward(output, {}, input, output, weight, steps, "convolution")
            .input) {
     return false;

@@ -224,6 +224,23 @@ bool launch_own_convolution(const at::Tensor& output, const at::Tensor& input,
   return true;
 }
 
+bool launch_own_transposed(const at::Tensor& output, const at::Tensor& input,
+                           const at::Tensor& weight, const at::Tensor& bias,
+                           const WindowSteps& steps) {
+  for (const at::Tensor* tensor : {&output, &input, &weight}) {
+    if (!is_plain_image(*tensor)) return false;
+  }
+  if (!can_multiply<float>(ProductsOf::kConvolution) || (bias.defined() && !bias.is_contiguous()))
+    return false;
+  const Windows windows = windows_of(output, weight, input, steps);
+  if (suits_winograd(turned_windows(windows, weight.size(0)), weight.size(1)) ||
+      suits_taps(windows, weight.size(0)) || !suits_image_gradient(windows)) {
+    return false;
+  }
+  launch_convolution(convolve_transposed_columns, output, input, weight, bias, windows);
+  return true;
+}
+
 OwnGradients launch_own_convolution_backward(const at::Tensor& input_gradient,
                                              const at::Tensor& weight_gradient,
                                              const at::Tensor& grad, const at::Tensor& input,

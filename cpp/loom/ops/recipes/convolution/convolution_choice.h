@@ -19,6 +19,13 @@ struct WindowSteps {
                                           const at::Tensor& weight, const at::Tensor& bias,
                                           const WindowSteps& steps);
 
+/// What is transposed: the gradient of the images of a convolution whose result `input` is, with a
+/// bias. True if it was launched; there are some that launch_own_convolution_backward() has beside
+/// these.
+[[nodiscard]] bool launch_own_transposed(const at::Tensor& output, const at::Tensor& input,
+                                         const at::Tensor& weight, const at::Tensor& bias,
+                                         const WindowSteps& steps);
+
 /// Which gradients launch_own_convolution_backward() launched.
 struct OwnGradients {
   bool input = false, weight = false;

@@ -25,5 +25,9 @@ void convolve_weight_gradient(Grid& grid, const TensorRef& result, const TensorR
 /// The gradient of the images from that of the result.
 void convolve_image_gradient(Grid& grid, const TensorRef& result, const TensorRef& gradient,
                              const TensorRef& weights, const Windows& windows);
+/// The same with a number of each channel added, as a transposed convolution has it.
+void convolve_transposed_columns(Grid& grid, const TensorRef& result, const TensorRef& gradient,
+                                 const TensorRef& weights, const TensorRef& bias,
+                                 const Windows& windows);
 
 }  // namespace loom::ops

@@ -5,6 +5,7 @@
 #include "loom/ops/recipes/product/multiply.h"
 
 #include <algorithm>
+#include <numeric>
 #include <vector>
 
 namespace loom::ops {
@@ -116,12 +117,36 @@ std::int64_t channels_of_block(std::int64_t channels, std::int64_t taps) {
   return best;
 }
 
-void clear(float* images, const Windows& windows, Blocks::Range channels) {
-  const std::int64_t plane = windows.plane();
-  for (std::int64_t image = 0; image < windows.images; ++image) {
-    std::fill_n(images + (image * windows.channels + channels.first) * plane,
-                channels.count() * plane, 0.F);
+/// What image gradients are added to: zeros, or what is transposed has a bias of each channel.
+struct Images {
+  float* data;
+  const float* bias;
+  const Windows& windows;
+
+  void start(Blocks::Range images, Blocks::Range channels) const {
+    const std::int64_t plane = windows.plane();
+    for (std::int64_t image = images.first; image < images.last; ++image) {
+      for (std::int64_t c = channels.first; c < channels.last; ++c) {
+        std::fill_n(data + (image * windows.channels + c) * plane, plane,
+                    bias != nullptr ? bias[c] : 0.F);
+      }
+    }
   }
+  void finish(const Grid& grid, Blocks::Range images, Blocks::Range channels) const {
+    for (std::int64_t image = images.first; image < images.last; ++image) {
+      grid.finish(image * windows.channels + channels.first, channels.count(), 0, windows.plane());
+    }
+  }
+};
+
+/// Images whose pixels are whole panels, so that blocks may have some of them; where channels are
+/// enough for the cores to share, all images.
+Blocks images_of_blocks(const Windows& windows, std::int64_t channel_blocks) {
+  constexpr std::int64_t kFewBlocks = 8;
+  const std::int64_t together = kPanel / std::gcd(kPanel, windows.result_plane());
+  if (channel_blocks >= kFewBlocks) return {windows.images, windows.images};
+  const std::int64_t cuts = ceil_div(kFewBlocks, channel_blocks);
+  return {windows.images, round_up(ceil_div(windows.images, cuts), together)};
 }
 
 // Long pieces of the weights' rows, which lie far from each other, as panels beside each other.
@@ -135,8 +160,9 @@ void pack_rows(const MatrixView<const float>& from, float* to) {
 }
 
 // Few pixels: the weights are used as they lie, and the product, which is small, is turned.
-void image_gradient_of_few(Grid& grid, const TensorRef& result, const TensorRef& gradient,
-                           const TensorRef& weights, const Windows& windows) {
+void image_gradient_of_few(Grid& grid, const Images& images, const TensorRef& gradient,
+                           const TensorRef& weights) {
+  const Windows& windows = images.windows;
   const std::int64_t filters = weights.sizes()[0], inner = windows.rows(), taps = windows.taps();
   const std::int64_t pixels = windows.pixels(), ld = filters + kLine;
   const float* panel = gradient_panels(grid, elements(gradient), filters, windows);
@@ -152,7 +178,7 @@ void image_gradient_of_few(Grid& grid, const TensorRef& result, const TensorRef&
     float* packed = t_columns.get<float>(kPackedRows * panels);
     float* sums = t_sums.get<float>(kPanel * panels);
     float* turned = t_turned.get<float>(kPanel * kPanel);
-    clear(elements(result), windows, range);
+    images.start({0, windows.images}, range);
     for (std::int64_t k = 0; k < filters; k += kPackedRows) {
       const std::int64_t depth = std::min(kPackedRows, filters - k);
       pack_rows({elements(weights) + k * inner + range.first * taps, depth, width, inner, 1},
@@ -166,8 +192,9 @@ void image_gradient_of_few(Grid& grid, const TensorRef& result, const TensorRef&
     for (std::int64_t j = 0; j < width; j += kPanel) {
       const std::int64_t rows = std::min(kPanel, width - j);
       transpose(pixels, rows, sums + j * kPanel, kPanel, turned, kPanel);
-      columns.add(turned, kPanel, range.first * taps + j, rows, elements(result));
+      columns.add(turned, kPanel, range.first * taps + j, rows, images.data);
     }
+    images.finish(grid, {0, windows.images}, range);
   });
 }
 
@@ -219,39 +246,49 @@ void convolve_weight_gradient(Grid& grid, const TensorRef& result, const TensorR
 }
 
 // A block has some channels of the images: their weights, turned, are what it multiplies with.
-void convolve_image_gradient(Grid& grid, const TensorRef& result, const TensorRef& gradient,
-                             const TensorRef& weights, const Windows& windows) {
-  if (windows.pixels() <= kPanel)
-    return image_gradient_of_few(grid, result, gradient, weights, windows);
+void convolve_transposed_columns(Grid& grid, const TensorRef& result, const TensorRef& gradient,
+                                 const TensorRef& weights, const TensorRef& bias,
+                                 const Windows& windows) {
+  const Images images{elements(result), bias.defined() ? elements(bias) : nullptr, windows};
+  if (windows.pixels() <= kPanel) return image_gradient_of_few(grid, images, gradient, weights);
   const std::int64_t filters = weights.sizes()[0], inner = windows.rows(), taps = windows.taps();
-  const std::int64_t pixels = windows.pixels();
+  const std::int64_t pixels = windows.pixels(), plane = windows.result_plane();
   const float* right = gradient_panels(grid, elements(gradient), filters, windows);
   std::vector<Columns> columns;
   for (std::int64_t pixel = 0; pixel < pixels; pixel += kPanel) {
     columns.emplace_back(windows, pixel, std::min(kPanel, pixels - pixel));
   }
   const Blocks channels(windows.channels, channels_of_block(windows.channels, taps));
+  const Blocks parts = images_of_blocks(windows, channels.count());
   const std::int64_t ld = filters + kLine, chunk = inner_chunk(filters);
-  grid.run_by_any(channels.count(), [&](std::int64_t index) {
-    const auto [first, last] = channels[index];
-    clear(elements(result), windows, {first, last});
-    for (std::int64_t row = first * taps; row < last * taps; row += kTileRows) {
-      const std::int64_t rows = std::min(kTileRows, last * taps - row);
+  grid.run_by_any(channels.count() * parts.count(), [&](std::int64_t index) {
+    const Blocks::Range some = channels[index / parts.count()], part = parts[index % parts.count()];
+    const std::int64_t first = part.first * plane / kPanel,
+                       last = ceil_div(part.last * plane, kPanel);
+    images.start(part, some);
+    for (std::int64_t row = some.first * taps; row < some.last * taps; row += kTileRows) {
+      const std::int64_t rows = std::min(kTileRows, some.last * taps - row);
       float* turned = t_turned.get<float>(kTileRows * ld);
       float* sums = t_sums.get<float>(kTileRows * kPanel);
       transpose(filters, rows, elements(weights) + row, inner, turned, ld);
-      for (std::size_t panel = 0; panel < columns.size(); ++panel) {
-        const float* of = right + static_cast<std::int64_t>(panel) * filters * kPanel;
+      for (std::int64_t panel = first; panel < last; ++panel) {
+        const Columns& seen = columns[static_cast<std::size_t>(panel)];
+        const float* of = right + panel * filters * kPanel;
         for (std::int64_t k = 0; k < filters; k += chunk) {
           const std::int64_t depth = std::min(chunk, filters - k);
           multiply_rows({turned + k, rows, depth, ld, 1},
-                        {of + k * kPanel, depth, columns[panel].pixels(), kPanel, 1}, sums, kPanel,
-                        k > 0);
+                        {of + k * kPanel, depth, seen.pixels(), kPanel, 1}, sums, kPanel, k > 0);
         }
-        columns[panel].add(sums, kPanel, row, rows, elements(result));
+        seen.add(sums, kPanel, row, rows, images.data);
       }
     }
+    images.finish(grid, part, some);
   });
+}
+
+void convolve_image_gradient(Grid& grid, const TensorRef& result, const TensorRef& gradient,
+                             const TensorRef& weights, const Windows& windows) {
+  convolve_transposed_columns(grid, result, gradient, weights, TensorRef(), windows);
 }
 
 }  // namespace loom::ops
