@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/kernels/conv/depthwise.h"
 
+#include "loom/kernels/conv/depthwise_direct.h"
 #include "loom/kernels/conv/depthwise_last.h"
 #include "loom/kernels/conv/depthwise_turned.h"
 
 #include <gtest/gtest.h>
 
 #include "support/simd_levels.h"
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <tuple>
@@ -167,6 +169,56 @@ TEST_P(DepthwiseTest, TurnedPlanesAreSummedOverTapsThatSeeThem) {
       }
     }
     EXPECT_EQ(made, expected) << size << ", " << kernel << ", " << stride << ", " << padding;
+  }
+}
+
+TEST_P(DepthwiseTest, PlanesAreSummedWhereTheyLie) {
+  for (const std::int64_t kernel : {3, 5, 7}) {
+    for (const std::int64_t stride : {1, 2}) {
+      for (const auto& [rows, columns, padding_y, padding_x] : {std::tuple{7, 7, 1, 1},
+                                                                {14, 14, 2, 3},
+                                                                {9, 33, 0, 0},
+                                                                {11, 16, 3, 20},
+                                                                {8, 70, -1, -1},
+                                                                {3, 40, 6, 1},
+                                                                {20, 9, 1, 2}}) {
+        const std::int64_t result_rows = (rows + 2 * padding_y - kernel) / stride + 1;
+        const std::int64_t result_columns = (columns + 2 * padding_x - kernel) / stride + 1;
+        if (rows + 2 * padding_y < kernel || columns + 2 * padding_x < kernel) continue;
+        // What is beside the plane is not to be seen.
+        std::vector<float> memory((rows + 2) * columns + 200, kNan);
+        const auto image = memory.begin() + columns + 100;
+        const auto values = numbers(rows * columns), weights = numbers(kernel * kernel);
+        std::copy(values.begin(), values.end(), image);
+        const std::int64_t step = result_columns + 3, first = result_rows / 3;
+        std::vector<float> made(result_rows * step, -1000), expected = made;
+        depthwise_direct.of(GetParam())(&*image, weights.data(), 3,
+                                        {.rows = rows,
+                                         .columns = columns,
+                                         .padding_y = padding_y,
+                                         .padding_x = padding_x,
+                                         .kernel = kernel,
+                                         .stride = stride,
+                                         .first = first,
+                                         .last = result_rows,
+                                         .result_columns = result_columns,
+                                         .step = step},
+                                        made.data());
+        for (std::int64_t y = first; y < result_rows; ++y) {
+          for (std::int64_t x = 0; x < result_columns; ++x) {
+            float& sum = expected[y * step + x] = 3;
+            for (std::int64_t tap = 0; tap < kernel * kernel; ++tap) {
+              const std::int64_t row = y * stride - padding_y + tap / kernel;
+              const std::int64_t column = x * stride - padding_x + tap % kernel;
+              if (row < 0 || row >= rows || column < 0 || column >= columns) continue;
+              sum += weights[tap] * values[row * columns + column];
+            }
+          }
+        }
+        EXPECT_EQ(made, expected) << kernel << " taps, stride " << stride << ", " << rows << " x "
+                                  << columns << ", padding " << padding_y << ", " << padding_x;
+      }
+    }
   }
 }
 

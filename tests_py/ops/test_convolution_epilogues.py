@@ -108,3 +108,30 @@ def test_convolutions_of_other_kinds() -> None:
         in_space, numbers(2, 16, 9, 20, 20, dtype=float32), numbers(8, 16, 3, 3, 3, dtype=float32)
     )
     check(of_a_line, numbers(4, 64, 900, dtype=float32), numbers(64, 64, 5, dtype=float32))
+
+
+@pytest.mark.parametrize("shape", [(1, 96, 14), (1, 200, 7), (2, 40, 33), (1, 3, 80)], ids=str)
+@pytest.mark.parametrize("window", [3, 5, 4])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_what_follows_a_depthwise_convolution_is_written_over_its_input(
+    dtype: torch.dtype, window: int, shape: tuple[int, ...]
+) -> None:
+    """The input has been freed when the norm's result is allocated, which has its size."""
+    images, channels, size = shape
+
+    def block(x: torch.Tensor, w: torch.Tensor, *statistics: torch.Tensor) -> torch.Tensor:
+        mean, var, weight, bias = statistics
+        for _ in range(3):
+            x = x * 0.5 + x.flip(1)
+            x = F.conv2d(x, w, padding=window // 2, groups=channels)
+            x = F.relu6(
+                F.batch_norm(x, *(each[: x.shape[1]] for each in (mean, var, weight, bias)))
+            )
+        return x
+
+    x, w = (
+        numbers(images, channels, size, size, dtype=dtype),
+        numbers(channels, 1, window, window, dtype=dtype),
+    )
+    mean, var, weight, bias = (numbers(channels, dtype=dtype, seed=s) for s in range(4))
+    check(block, x, w, mean, var.abs() + 1, weight, bias)

@@ -80,6 +80,14 @@ Program& ProgramSet::add_program() {
   return program;
 }
 
+// Of what a producer writes: its result, and an operand that lies as that does and of which nothing
+// reads the rows any more that are final in the result (kUpdate). What follows takes its place as a
+// whole or leaves it alone.
+bool may_replace(const Access& access, const Access& written) noexcept {
+  if (access.kind != AccessKind::kUpdate || !overlap(access, written)) return true;
+  return access.address == written.address && access.bytes == written.bytes;
+}
+
 // A rectangle of the result goes through the program while others are not there yet, and while the
 // producer still reads its operands for them.
 bool ProgramSet::suits_producer(const Expression& expression) const {
@@ -103,7 +111,7 @@ bool ProgramSet::suits_producer(const Expression& expression) const {
     const Access written{device_address(begin), static_cast<std::size_t>(end - begin),
                          AccessKind::kReplace};
     for (const Access& access : producer_accesses_) {
-      suits = suits && (access.writes() || !overlap(access, written));
+      suits = suits && (access.writes() ? may_replace(access, written) : !overlap(access, written));
     }
   }
   return suits && (count_ > 0 || reads_result);

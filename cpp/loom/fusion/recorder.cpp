@@ -3,6 +3,7 @@
 
 #include "loom/base/futex.h"
 #include "loom/base/mutex.h"
+#include "loom/device/address.h"
 #include "loom/device/cores.h"
 #include "loom/device/thread.h"
 #include "loom/fusion/executor.h"
@@ -101,6 +102,19 @@ struct Workspace {
   std::vector<const Program*> programs;
 };
 
+/// Whether an output of the plan takes the place of an operand of the producer, which still reads
+/// it for other rows when it has written some.
+bool replaces_operand(const Producer& producer, const Plan& plan) {
+  AccessList accesses;
+  producer.accesses(accesses);
+  return std::any_of(accesses.begin(), accesses.end(), [&](const Access& access) {
+    return access.kind == AccessKind::kUpdate &&
+           std::any_of(plan.outputs().begin(), plan.outputs().end(), [&](const auto& output) {
+             return device_address(output.data) == access.address;
+           });
+  });
+}
+
 class RunPrograms {
  public:
   explicit RunPrograms(std::unique_ptr<ProgramSet> set) : set_(std::move(set)) {}
@@ -198,7 +212,8 @@ class RunPrograms {
     plan.make(program, result.columns);
     if (plan.body().outputs.empty() || !plan.walks(result)) return false;
     // What nobody sees is overwritten at once, while it is in the cache.
-    std::byte* const to = set_->result_dead() ? plan.move_to_output(result) : result.data;
+    const bool moves = set_->result_dead() && !replaces_operand(producer, plan);
+    std::byte* const to = moves ? plan.move_to_output(result) : result.data;
     const auto kernel = KernelCache::instance().find(plan.body());
     const WorkEpilogue epilogue({&plan, &kernel->choose(program.space().numel)});
     producer.run(to, &epilogue);

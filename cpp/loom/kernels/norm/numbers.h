@@ -26,6 +26,9 @@ class Numbers {
     if (floats_ != nullptr) floats_[index] = rounded;
     if (halves_ != nullptr) simd::round_to(halves_[index], rounded);
   }
+  /// Null for others.
+  [[nodiscard]] const float* floats() const noexcept { return floats_; }
+  [[nodiscard]] bool are_halves() const noexcept { return halves_ != nullptr; }
 
  private:
   float* floats_ = nullptr;

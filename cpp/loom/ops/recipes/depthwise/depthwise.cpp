@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/recipes/depthwise/depthwise.h"
 
+#include "loom/base/simd_level.h"
 #include "loom/kernels/conv/depthwise.h"
 #include "loom/ops/recipes/convolution/convolution_open.h"
 #include "loom/ops/recipes/depthwise/depthwise_parts.h"
+#include "loom/ops/recipes/depthwise/depthwise_plane.h"
 #include "loom/ops/recipes/depthwise/depthwise_small.h"
 
 #include <optional>
@@ -41,15 +43,39 @@ double work_of(const Windows& windows, std::int64_t filters) {
          static_cast<double>(windows.taps());
 }
 
+/// An operand that is read, and that what follows may be written over: a plane of it is of no use
+/// any more once that of the result is final, so a norm's result, which is allocated when the
+/// operand has been freed, may take its place (fusion/program_set.cpp).
+struct ReplacedOperand {
+  TensorRef ref;
+
+  operator const TensorRef&() const noexcept { return ref; }
+  void accesses(AccessList& list) const { ref.append_access(list, AccessKind::kUpdate); }
+};
+
 template <class Kernel>
 void launch_open_if_long(Kernel kernel, const at::Tensor& output, const at::Tensor& input,
                          const at::Tensor& weight, const at::Tensor& bias, const Windows& windows) {
   const bool open = may_be_joined(output.device(), work_of(windows, output.size(1)));
-  if (const auto shape = open ? result_shape(output) : std::nullopt) {
+  const auto shape = open ? result_shape(output) : std::nullopt;
+  if (shape && !windows.channels_last && reads_own_planes(windows, output.size(1))) {
+    launch_open("convolution", *shape, kernel, out(output), ReplacedOperand{TensorRef(input)},
+                weight, bias, windows);
+  } else if (shape) {
     launch_open("convolution", *shape, kernel, out(output), input, weight, bias, windows);
   } else {
     launch("convolution", Custom{}, kernel, out(output), input, weight, bias, windows);
   }
+}
+
+// Small planes of float32 where they lie, with `columns` pixels in a row of the result: turning
+// takes longer than nine taps in vectors that are half empty, and as long as more taps in full
+// ones.
+bool are_better_direct(const at::Tensor& result, const WindowAxis& y, const WindowAxis& x,
+                       std::int64_t columns) {
+  const std::int64_t lanes = simd_level() >= SimdLevel::kAvx512 ? 16 : 8;
+  return result.scalar_type() == c10::ScalarType::Float && are_direct_windows(y, x) &&
+         (x.kernel == 3 || 2 * columns > lanes);
 }
 
 /// Whether vectors of our own take operands of these shapes, and in which layout.
@@ -76,7 +102,8 @@ bool launch_depthwise(const at::Tensor& output, const at::Tensor& input, const a
   }
   Windows windows = windows_of(input, weight, output, steps);
   if (are_planes(output, input)) {
-    const bool turned = output.size(1) == groups && suits_turned_planes(windows);
+    const bool turned = output.size(1) == groups && suits_turned_planes(windows) &&
+                        !are_better_direct(output, windows.y, windows.x, windows.x.result);
     launch_open_if_long(turned ? depthwise_turned_planes : depthwise_planes, output, input, weight,
                         bias, windows);
     return true;
@@ -103,8 +130,9 @@ OwnGradients launch_depthwise_backward(const at::Tensor& input_gradient,
   if (input_gradient.defined() && are_depthwise(input_gradient, grad, weight, groups)) {
     const auto last = points(input_gradient, grad);
     if (last && (*last || (one(windows.y) && one(windows.x)))) {
-      const bool turned =
-          windows.y.stride == 1 && windows.x.stride == 1 && !*last && suits_turned_planes(windows);
+      const bool turned = windows.y.stride == 1 && windows.x.stride == 1 && !*last &&
+                          suits_turned_planes(windows) &&
+                          !are_better_direct(input_gradient, windows.y, windows.x, windows.x.size);
       launch("convolution_backward", Custom{},
              turned  ? depthwise_turned_gradient
              : *last ? depthwise_last_image_gradient

@@ -30,6 +30,10 @@ namespace loom::ops {
                                                      const at::Tensor& weight,
                                                      const WindowSteps& steps, std::int64_t groups);
 
+/// Whether depthwise_planes() and depthwise_turned_planes() make a plane of the result from the
+/// same plane of the images, which has as many pixels, and finish whole planes.
+[[nodiscard]] bool reads_own_planes(const Windows& windows, std::int64_t filters) noexcept;
+
 /// result = images (*) weights + bias in the default layout, if the bias is defined; each channel
 /// has as many filters as the result has times its channels.
 void depthwise_planes(Grid& grid, const TensorRef& result, const TensorRef& images,

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/recipes/depthwise/depthwise_plane.h"
 
+#include "loom/kernels/conv/depthwise_direct.h"
+
+#include <type_traits>
+
 namespace loom::ops {
 namespace {
 
@@ -14,6 +18,11 @@ constexpr std::int64_t kRowsTogether = 4;
 const Scratch t_seen;
 
 }  // namespace
+
+bool are_direct_windows(const WindowAxis& y, const WindowAxis& x) noexcept {
+  return y.kernel == x.kernel && y.stride == x.stride && y.dilation == 1 && x.dilation == 1 &&
+         conv::has_direct_depthwise(y.kernel, y.stride);
+}
 
 DepthwisePlane::DepthwisePlane(const WindowAxis& y, const WindowAxis& x) : y_(y), x_(x) {
   const std::int64_t stride = x.stride, part = ceil_div(x.seen(), stride);
@@ -72,6 +81,22 @@ void DepthwisePlane::sum(const From* plane, const float* weights, float bias, Bl
   // Padding is multiplied with weights, too.
   if (padded() && !conv::all_finite<float>(weights, taps())) [[unlikely]] {
     return sum_carefully(plane, weights, bias, rows, to, step);
+  }
+  if constexpr (std::is_same_v<From, float> && std::is_same_v<To, float>) {
+    if (are_direct_windows(y_, x_)) {
+      return conv::depthwise_direct(plane, weights, bias,
+                                    {.rows = y_.size,
+                                     .columns = x_.size,
+                                     .padding_y = y_.padding,
+                                     .padding_x = x_.padding,
+                                     .kernel = y_.kernel,
+                                     .stride = y_.stride,
+                                     .first = rows.first,
+                                     .last = rows.last,
+                                     .result_columns = x_.result,
+                                     .step = step},
+                                    to);
+    }
   }
   for (std::int64_t y = rows.first; y < rows.last; y += most_rows_) {
     const Blocks::Range some{y, std::min(y + most_rows_, rows.last)};

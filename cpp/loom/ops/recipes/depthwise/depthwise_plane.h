@@ -16,6 +16,9 @@
 
 namespace loom::ops {
 
+/// Whether planes of float32 are summed up where they lie (kernels/conv/depthwise_direct.h).
+[[nodiscard]] bool are_direct_windows(const WindowAxis& y, const WindowAxis& x) noexcept;
+
 class DepthwisePlane {
  public:
   /// Requires: at most kMostDepthwiseTaps taps.

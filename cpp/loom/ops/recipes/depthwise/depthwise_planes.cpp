@@ -13,6 +13,9 @@ namespace {
 
 using Weights = std::array<float, kernels::conv::kMostDepthwiseTaps>;
 
+// Elements of the result that stay in the first-level cache beside what they are made of.
+constexpr std::int64_t kNearPixels = 2048;
+
 const Scratch t_parts;
 
 template <class T>
@@ -49,11 +52,17 @@ void run_forward(Grid& grid, const TensorRef& result, const TensorRef& images,
   };
   const std::int64_t blocks = depthwise_blocks(plane_work(windows) * static_cast<double>(count));
   const Blocks runs(count, ceil_div(count, blocks));
-  const Blocks bands(rows, ceil_div(rows, ceil_div(blocks, runs.count())));
+  const std::int64_t cuts = reads_own_planes(windows, filters) ? 1 : ceil_div(blocks, runs.count());
+  const Blocks bands(rows, ceil_div(rows, cuts));
   grid.run_by_any(runs.count() * bands.count(), [&](std::int64_t index) {
     const Blocks::Range some = runs[index / bands.count()], band = bands[index % bands.count()];
-    for (std::int64_t i = some.first; i < some.last; ++i) run(i, band);
-    grid.finish(some.first, some.count(), band.first * columns, band.count() * columns);
+    // What follows is done while a few planes are in the first-level cache.
+    const std::int64_t together = std::max<std::int64_t>(kNearPixels / (band.count() * columns), 1);
+    for (std::int64_t i = some.first; i < some.last; i += together) {
+      const std::int64_t end = std::min(i + together, some.last);
+      for (std::int64_t plane = i; plane < end; ++plane) run(plane, band);
+      grid.finish(i, end - i, band.first * columns, band.count() * columns);
+    }
   });
 }
 
@@ -205,6 +214,13 @@ void run_weight_gradient(Grid& grid, const TensorRef& result, const TensorRef& g
 }
 
 }  // namespace
+
+bool reads_own_planes(const Windows& windows, std::int64_t filters) noexcept {
+  // So few planes are cut into bands of rows, of which neighbours read the same.
+  constexpr std::int64_t kFewPlanes = 64;
+  return filters == windows.channels && windows.images * filters >= kFewPlanes &&
+         windows.y.size == windows.y.result && windows.x.size == windows.x.result;
+}
 
 void depthwise_planes(Grid& grid, const TensorRef& result, const TensorRef& images,
                       const TensorRef& weights, const TensorRef& bias, const Windows& windows) {
