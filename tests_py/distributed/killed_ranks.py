@@ -203,14 +203,18 @@ def start(count: int, seed: int, work: str, folder: Path, steps: int | None = No
 
 
 def wait(ranks: list[Rank], is_over: Callable[[Rank], bool], seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
+    """Whether it is over for all of them before so many seconds of this process's life."""
+    lived, before = 0.0, time.monotonic()
     while not all(is_over(rank) for rank in ranks):
-        if time.monotonic() > deadline:
+        if lived > seconds:
             return False
         for rank in ranks:
             if not is_over(rank):
                 rank.listen(0.002)
                 rank.look()
+        now = time.monotonic()
+        lived += min(now - before, 1.0)  # whoever stops this process, stops its ranks, too
+        before = now
     return True
 
 
