@@ -4,9 +4,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-import textwrap
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,6 +13,7 @@ import torch
 import torch.distributed as dist
 from rank_pool import RankPool
 from torch.distributed.device_mesh import init_device_mesh
+from torchrun import torchrun
 
 
 def start(store: str, named: dict[str, Any], reduces_on_cpu: bool) -> None:
@@ -190,26 +188,8 @@ SCRIPT = """
 
 
 def test_torchrun_gives_each_rank_a_device(tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(textwrap.dedent(SCRIPT))
-    environment = {k: v for k, v in os.environ.items() if k not in ("LOOM_DEVICES", "RANK")}
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "torch.distributed.run",
-            "--standalone",
-            "--nproc-per-node=2",
-            str(script),
-        ],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert sorted(line for line in done.stdout.splitlines() if "done" in line) == [
+    out = torchrun(tmp_path, SCRIPT, 2)
+    assert sorted(line for line in out.splitlines() if "done" in line) == [
         "rank 0 done",
         "rank 1 done",
     ]

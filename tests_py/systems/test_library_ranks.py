@@ -56,7 +56,7 @@ def alone():
 
 def said(out):
     """What each rank says in JSON."""
-    return [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+    return [json.loads(line) for line in out.splitlines() if line.startswith('{"rank"')]
 
 
 def check(out, ranks):
@@ -86,6 +86,7 @@ ACCELERATE = """
     assert all(len(each) == accelerator.num_processes for each in seen)
     assert accelerator.gather_for_metrics(y).device.type == "loom"
     accelerator.save_state("state")
+    accelerator.wait_for_everyone()
     before = {k: v.clone() for k, v in model.state_dict().items()}
     with torch.no_grad():
         for p in model.parameters():
@@ -131,6 +132,13 @@ LIGHTNING = """
             return torch.optim.SGD(self.parameters(), lr=0.05)
 
     ranks = int(os.environ["WORLD_SIZE"])
+    fabric = lightning.Fabric(accelerator="loom", devices=ranks, strategy="ddp")
+    fabric.launch()
+    small = nn.Linear(3, 1)
+    wrapped, _ = fabric.setup(small, torch.optim.SGD(small.parameters(), lr=0.1))
+    x = torch.full((2, 3), float(fabric.global_rank), device=fabric.device)
+    fabric.backward(wrapped(x).sum())
+    assert small.weight.grad.tolist() == [[float(ranks - 1)] * 3]  # twice the average of ranks
     model = Classifier()
     trainer = lightning.Trainer(
         accelerator="loom",

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Hugging Face accelerate: its device, memory for device maps, fp16 with a scaler, checkpoints."""
+"""Hugging Face accelerate: device, ranks, memory for device maps, scalers, checkpoints."""
 
 import functools
 import inspect
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,38 @@ def patch_state(module: Any) -> None:
         return torch.device("loom") if device.type == "cpu" and is_the_accelerator() else device
 
     module.PartialState.default_device = property(default_device, doc=chosen.__doc__)
+    _patch_ranks(module.PartialState, module.DistributedType)
+
+
+def _patch_ranks(state: Any, kinds: Any) -> None:
+    # Under torchrun each rank would take itself for the only process, and train alone.
+    prepare: Callable[..., tuple[Any, Any]] = state._prepare_backend
+    choose_device: Callable[[Any], None] = state.set_device
+
+    @functools.wraps(prepare)
+    def _prepare_backend(
+        self: Any, cpu: bool = False, sagemaker_dp: bool = False, backend: str | None = None
+    ) -> tuple[Any, Any]:
+        found, kind = prepare(self, cpu, sagemaker_dp, backend)
+        if kind == kinds.NO and not cpu and "LOCAL_RANK" in os.environ and is_the_accelerator():
+            # The kind for which DDP is given a device of its own.
+            return backend or "cpu:gloo,loom:lccl", kinds.MULTI_GPU
+        return found, kind
+
+    @functools.wraps(choose_device)
+    def set_device(self: Any) -> None:
+        if (
+            self.device is None
+            and self.distributed_type == kinds.MULTI_GPU
+            and is_the_accelerator()
+        ):
+            index = self.local_process_index % torch.accelerator.device_count()
+            self.device = torch.device("loom", index)
+            torch.accelerator.set_device_index(index)
+        choose_device(self)
+
+    state._prepare_backend = _prepare_backend
+    state.set_device = set_device
 
 
 def patch_accelerator(module: Any) -> None:

@@ -9,6 +9,7 @@ not ask the registry for ``accelerator="auto"``.
 have ``lightning.fabric`` and ``lightning_fabric``.
 """
 
+import functools
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -75,6 +76,7 @@ def patch_trainer(connector: Any) -> None:
     package = connector.__name__.removesuffix(".trainer.connectors.accelerator_connector")
     accelerators = import_module(f"{package}.accelerators")
     _patch(package, connector._AcceleratorConnector, accelerators.AcceleratorRegistry)
+    _patch_ddp(import_module(f"{package}.strategies").DDPStrategy, "_setup_model")
 
 
 def patch_fabric(connector: Any) -> None:
@@ -82,6 +84,22 @@ def patch_fabric(connector: Any) -> None:
     package = connector.__name__.removesuffix(".connector")
     accelerators = import_module(f"{package}.accelerators")
     _patch(package, connector._Connector, accelerators.ACCELERATOR_REGISTRY)
+    _patch_ddp(import_module(f"{package}.strategies").DDPStrategy, "setup_module")
+
+
+def _patch_ddp(strategy: Any, name: str) -> None:
+    # It makes DDP on a stream of CUDA's, whatever the device is.
+    original: Callable[[Any, torch.nn.Module], Any] = getattr(strategy, name)
+
+    @functools.wraps(original)
+    def wrap_in_ddp(self: Any, module: torch.nn.Module) -> Any:
+        if self.root_device.type != "loom":
+            return original(self, module)
+        return torch.nn.parallel.DistributedDataParallel(
+            module=module, device_ids=[self.root_device.index], **self._ddp_kwargs
+        )
+
+    setattr(strategy, name, wrap_in_ddp)
 
 
 def _patch(package: str, connector: Any, registry: Any) -> None:
