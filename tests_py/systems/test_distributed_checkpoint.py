@@ -113,12 +113,6 @@ def test_other_numbers_of_ranks(two, four, tmp_path, how):
         check_equal(loaded, saved)
 
 
-def test_written_by_a_process_of_its_own(two, tmp_path):
-    saved = two.run(save, str(tmp_path), "PROCESS")[0]
-    for loaded in two.run(load, str(tmp_path)):
-        check_equal(loaded, saved)
-
-
 def test_one_process_without_a_group(four, tmp_path):
     saved = four.run(save, str(tmp_path), "save")[0]
     model = make_model().to("loom")
