@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Steps of recurrent cells and their gradients against the formulas in double precision.
 #include "loom/kernels/recurrent/cell.h"
+#include "loom/kernels/recurrent/row_product.h"
 
 #include <gtest/gtest.h>
 
@@ -246,6 +247,24 @@ TEST_P(RecurrentCellTest, TheLastStepHasNoneAfterIt) {
                                 .gates = {state.data(), kHidden},
                                 .input_grad = {grad.data(), kHidden}});
   EXPECT_EQ(grad, std::vector<float>(kHidden, 0.F));
+}
+
+class RowProductTest : public testing::SimdTest {};
+LOOM_TEST_SIMD_LEVELS(RowProductTest);
+
+TEST_P(RowProductTest, IsTheSumOverThePanelsRows) {
+  for (const std::int64_t columns : {48, 64}) {
+    for (const std::int64_t inner : {1, 2, 7, 37, 256}) {
+      const auto row = numbers(inner, 1), panel = numbers(inner * columns, 2);
+      std::vector<float> made(static_cast<std::size_t>(columns));
+      multiply_row.of(GetParam())(row.data(), inner, panel.data(), columns, made.data());
+      for (std::int64_t j = 0; j < columns; ++j) {
+        double sum = 0;
+        for (std::int64_t k = 0; k < inner; ++k) sum += double{row[k]} * panel[k * columns + j];
+        EXPECT_NEAR(made[j], sum, 1e-6 * static_cast<double>(inner)) << inner << ", " << j;
+      }
+    }
+  }
 }
 
 }  // namespace

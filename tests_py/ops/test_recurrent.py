@@ -35,6 +35,24 @@ def test_options(kind, bidirectional, batch_first, bias, given):
     agree(layer, twin, x, state)
 
 
+@pytest.mark.parametrize("batch", [1, 3])
+@every_kind
+def test_both_directions_beside_each_other(kind, batch):
+    """Neither has memory of the other one, packed weights too; what is replayed is the same."""
+    layer, twin = twins(kind, 40, 96, num_layers=2, bidirectional=True)
+    x = numbers(40, batch, 40)
+    on_loom = x.to("loom")
+    with torch.inference_mode():
+        expected = layer(x)[0]
+        results = [twin(on_loom)[0] for _ in range(3)]
+        graph = torch.accelerator.Graph()
+        with torch.loom.graph(graph):
+            results.append(twin(on_loom)[0])
+        graph.replay()
+        for result in results:
+            torch.testing.assert_close(result.cpu(), expected, rtol=1e-4, atol=1e-5)
+
+
 # Sequence, batch, features, units: parts of groups, weights packed or not, and cut by units, by
 # samples, or not at all.
 @pytest.mark.parametrize(

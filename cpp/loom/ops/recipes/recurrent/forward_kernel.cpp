@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "loom/kernels/recurrent/row_product.h"
 #include "loom/ops/recipes/product/multiply.h"
 #include "loom/ops/recipes/recurrent/layer_kernels.h"
 
@@ -27,6 +28,10 @@ void pack_for_forward(Grid& grid, const Shape& s, const float* weight, float* to
 void weigh_state(const Shape& s, const float* state, std::int64_t rows, std::int64_t group,
                  const float* weight, const float* packed, float* to) {
   const std::int64_t width = group_units(s.kind), sums = group_sums(s.kind);
+  if (packed != nullptr && rows == 1) {
+    multiply_row(state, s.hidden, packed + group * sums * s.hidden, sums, to);
+    return;
+  }
   if (packed != nullptr) {
     at::native::cpublas::brgemm(rows, sums, s.hidden, s.hidden, sums, sums, false, state,
                                 packed + group * sums * s.hidden, to, false);
@@ -117,27 +122,35 @@ void copy_last(const Shape& s, const float* from, float* to) {
 
 }  // namespace
 
-void forward_kernel(Grid& grid, const TensorRef& output, const TensorRef& last_hidden,
-                    const TensorRef& last_cell, const TensorRef& gates, const TensorRef& kept,
-                    const TensorRef& packed, const TensorRef& hidden, const TensorRef& cell,
-                    const TensorRef& weight, const TensorRef& input_bias,
-                    const TensorRef& hidden_bias, const Shape& s, bool keeps) {
-  if (packed.defined()) pack_for_forward(grid, s, floats(weight), floats(packed));
+void forward_kernel(Grid& grid, const ForwardOperands& o) {
+  const Shape& s = o.shape;
+  if (o.packed.defined()) pack_for_forward(grid, s, floats(o.weight), floats(o.packed));
   const ForwardStep step{s,
-                         output,
-                         last_cell,
-                         gates,
-                         kept,
-                         packed,
-                         hidden,
-                         cell,
-                         weight,
-                         floats(input_bias),
-                         floats(hidden_bias),
-                         keeps};
+                         o.output,
+                         o.last_cell,
+                         o.gates,
+                         o.kept,
+                         o.packed,
+                         o.hidden,
+                         o.cell,
+                         o.weight,
+                         floats(o.input_bias),
+                         floats(o.hidden_bias),
+                         o.keeps};
   run_recurrence(grid, s.recurrence(group_units(s.kind)), step);
-  copy_last(s, floats(output), floats(last_hidden));
-  if (step.lstm() && keeps) copy_last(s, floats(kept), floats(last_cell));
+  copy_last(s, floats(o.output), floats(o.last_hidden));
+  if (step.lstm() && o.keeps) copy_last(s, floats(o.kept), floats(o.last_cell));
+}
+
+// A grid inside of a block is its core's.
+void forward_kernel_of_both(Grid& grid, const BothOperands& operands) {
+  grid.run_by_any(2, [&](std::int64_t index) {
+    forward_kernel(grid, index == 0 ? operands.forward : operands.reverse);
+  });
+}
+
+bool suits_both(const Shape& shape) {
+  return cut_recurrence(shape.recurrence(group_units(shape.kind))).blocks <= 2;
 }
 
 }  // namespace loom::ops::recurrent

@@ -10,6 +10,7 @@
 #include <ATen/ops/mm.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <utility>
 #include <vector>
 
 namespace loom::ops::recurrent {
@@ -48,14 +49,14 @@ at::Tensor as_rows(const at::Tensor& steps) {
   return steps.dim() == 3 ? steps.flatten(0, 1) : steps;
 }
 
-}  // namespace
+/// Of a command that is yet to be launched: until then nobody else may be given the memory.
+struct Prepared {
+  ForwardOperands operands;
+  at::Tensor packed;
+};
 
-// Its input is multiplied as a matrix, which has a setting of its own.
-bool can_run_layer() {
-  return can_multiply<float>(ProductsOf::kRecurrentLayer) && can_multiply<float>();
-}
-
-LayerResult run_layer(const Layer& layer, bool keeps) {
+/// Queues the product of the input, and makes the results.
+Prepared prepare(const Layer& layer, bool keeps, LayerResult& result) {
   const Shape s = shape_of(layer);
   const auto make = [&](c10::IntArrayRef sizes) {
     return empty(sizes, layer.input.scalar_type(), layer.input.device());
@@ -63,7 +64,6 @@ LayerResult run_layer(const Layer& layer, bool keeps) {
   const at::Tensor input = as_rows(layer.input);
   const std::int64_t rows = input.size(0);
   const bool lstm = s.kind == Cell::kLstm;
-  LayerResult result;
   result.gates = at::mm(input, layer.input_weight.t());
   at::DimVector sizes(layer.input.sizes());
   sizes.back() = s.hidden;
@@ -76,11 +76,50 @@ LayerResult run_layer(const Layer& layer, bool keeps) {
     packed = make({s.groups(kernels::recurrent::group_units(s.kind)), s.hidden,
                    kernels::recurrent::group_sums(s.kind)});
   }
-  launch_on(layer.input.device(), name_of(s.kind, /*backward=*/false), Custom{}, forward_kernel,
-            out(result.output), out(result.hidden), out(result.cell), inout(result.gates),
-            out(result.kept), out(packed), layer.hidden, layer.cell, layer.hidden_weight,
-            layer.input_bias, layer.hidden_bias, s, keeps);
+  const auto written = [](const at::Tensor& tensor) { return TensorRef(tensor, /*writes=*/true); };
+  return {.operands = {.output = written(result.output),
+                       .last_hidden = written(result.hidden),
+                       .last_cell = written(result.cell),
+                       .gates = written(result.gates),
+                       .kept = written(result.kept),
+                       .packed = written(packed),
+                       .hidden = TensorRef(layer.hidden),
+                       .cell = TensorRef(layer.cell),
+                       .weight = TensorRef(layer.hidden_weight),
+                       .input_bias = TensorRef(layer.input_bias),
+                       .hidden_bias = TensorRef(layer.hidden_bias),
+                       .shape = s,
+                       .keeps = keeps},
+          .packed = packed};
+}
+
+}  // namespace
+
+// Its input is multiplied as a matrix, which has a setting of its own.
+bool can_run_layer() {
+  return can_multiply<float>(ProductsOf::kRecurrentLayer) && can_multiply<float>();
+}
+
+LayerResult run_layer(const Layer& layer, bool keeps) {
+  LayerResult result;
+  Prepared made = prepare(layer, keeps, result);
+  launch_on(layer.input.device(), name_of(layer.kind, /*backward=*/false), Custom{}, forward_kernel,
+            std::move(made.operands));
   return result;
+}
+
+std::array<LayerResult, 2> run_both(const std::array<Layer, 2>& layers) {
+  std::array<LayerResult, 2> results;
+  if (!suits_both(shape_of(layers[0]))) {
+    for (std::size_t i = 0; i < 2; ++i) results[i] = run_layer(layers[i], /*keeps=*/false);
+    return results;
+  }
+  Prepared forward = prepare(layers[0], /*keeps=*/false, results[0]);
+  Prepared reverse = prepare(layers[1], /*keeps=*/false, results[1]);
+  launch_on(layers[0].input.device(), name_of(layers[0].kind, /*backward=*/false), Custom{},
+            forward_kernel_of_both,
+            BothOperands{std::move(forward.operands), std::move(reverse.operands)});
+  return results;
 }
 
 LayerGradient run_layer_backward(const Layer& layer, const LayerResult& kept,

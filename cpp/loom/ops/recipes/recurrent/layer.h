@@ -9,6 +9,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
+
 namespace loom::ops::recurrent {
 
 using kernels::recurrent::Cell;
@@ -41,6 +43,9 @@ struct LayerResult {
 
 /// Without `keeps`, gates and kept of the result are of no use.
 [[nodiscard]] LayerResult run_layer(const Layer& layer, bool keeps);
+
+/// Both directions of a layer, of which nothing is kept: beside each other, if that suits them.
+[[nodiscard]] std::array<LayerResult, 2> run_both(const std::array<Layer, 2>& layers);
 
 /// Gradients; undefined where `wanted` says that they are not.
 struct LayerGradient {

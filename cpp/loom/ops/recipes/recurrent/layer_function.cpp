@@ -103,12 +103,24 @@ class RecurrentLayerFunction : public torch::autograd::Function<RecurrentLayerFu
   static constexpr std::size_t kArguments = 9;
 };
 
+bool requires_grad(const Layer& layer) {
+  return torch::autograd::compute_requires_grad(layer.input, layer.hidden, layer.cell,
+                                                layer.input_weight, layer.hidden_weight,
+                                                layer.input_bias, layer.hidden_bias);
+}
+
 }  // namespace
 
+std::array<LayerResult, 2> call_both(const std::array<Layer, 2>& layers, bool records) {
+  if (records && (requires_grad(layers[0]) || requires_grad(layers[1]))) {
+    return {call_layer(layers[0], records), call_layer(layers[1], records)};
+  }
+  at::AutoDispatchBelowADInplaceOrView below_autograd;
+  return run_both(layers);
+}
+
 LayerResult call_layer(const Layer& layer, bool records) {
-  if (!records || !torch::autograd::compute_requires_grad(layer.input, layer.hidden, layer.cell,
-                                                          layer.input_weight, layer.hidden_weight,
-                                                          layer.input_bias, layer.hidden_bias)) {
+  if (!records || !requires_grad(layer)) {
     at::AutoDispatchBelowADInplaceOrView below_autograd;
     return run_layer(layer, /*keeps=*/false);
   }

@@ -71,13 +71,40 @@ void for_tiles(std::int64_t row, std::int64_t end, std::initializer_list<std::in
   }
 }
 
-/// `gates` are the weighted inputs, and with `keeps` then the activated gates. `packed` has room
-/// for the packed weights, where it pays to pack them.
-void forward_kernel(Grid& grid, const TensorRef& output, const TensorRef& last_hidden,
-                    const TensorRef& last_cell, const TensorRef& gates, const TensorRef& kept,
-                    const TensorRef& packed, const TensorRef& hidden, const TensorRef& cell,
-                    const TensorRef& weight, const TensorRef& input_bias,
-                    const TensorRef& hidden_bias, const Shape& s, bool keeps);
+/// A layer in one direction. `gates` are the weighted inputs, and with `keeps` then the activated
+/// gates. `packed` has room for the packed weights, where it pays to pack them.
+struct ForwardOperands {
+  TensorRef output, last_hidden, last_cell, gates, kept, packed;
+  TensorRef hidden, cell, weight, input_bias, hidden_bias;
+  Shape shape;
+  bool keeps;
+
+  void accesses(AccessList& list) const {
+    for (const TensorRef* written : {&output, &last_hidden, &last_cell, &kept, &packed}) {
+      written->append_access(list, AccessKind::kReplace);
+    }
+    gates.append_access(list, AccessKind::kUpdate);
+    for (const TensorRef* read : {&hidden, &cell, &weight, &input_bias, &hidden_bias}) {
+      read->append_access(list, AccessKind::kRead);
+    }
+  }
+};
+
+void forward_kernel(Grid& grid, const ForwardOperands& operands);
+
+/// Both directions of a layer, beside each other.
+struct BothOperands {
+  ForwardOperands forward, reverse;
+
+  void accesses(AccessList& list) const {
+    forward.accesses(list);
+    reverse.accesses(list);
+  }
+};
+void forward_kernel_of_both(Grid& grid, const BothOperands& operands);
+
+/// True if that is no slower than one after the other.
+[[nodiscard]] bool suits_both(const Shape& shape);
 
 /// `gates_grad` is a GRU's only; `states`, if asked for, become the states before each row.
 void backward_kernel(Grid& grid, const TensorRef& input_grad, const TensorRef& gates_grad,

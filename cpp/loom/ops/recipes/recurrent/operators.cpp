@@ -45,25 +45,34 @@ CallResult run_layers(const Call& call, const Steps& steps, double dropout, bool
   const std::size_t directions = call.bidirectional ? 2 : 1, each = call.has_biases ? 4 : 2;
   at::Tensor sequence = call.batch_first ? call.input.transpose(0, 1) : call.input;
   for (std::size_t index = 0; index < hidden.size(); index += directions) {
-    std::vector<at::Tensor> outputs;
-    for (std::size_t i = index; i < index + directions; ++i) {
+    const auto layer = [&](std::size_t i) {
       const auto param = [&](std::size_t which) {
         return which < each ? call.params[i * each + which].contiguous() : at::Tensor();
       };
-      Layer layer;
-      layer.kind = call.kind;
-      layer.walk = {steps, /*reverse=*/i != index};
-      layer.input = sequence;
-      layer.hidden = hidden[i].contiguous();
-      if (lstm) layer.cell = cell[i].contiguous();
-      layer.input_weight = call.params[i * each];
-      layer.hidden_weight = param(1);
-      layer.input_bias = param(2);
-      layer.hidden_bias = param(3);
-      const LayerResult result = call_layer(layer, records);
+      Layer made;
+      made.kind = call.kind;
+      made.walk = {steps, /*reverse=*/i != index};
+      made.input = sequence;
+      made.hidden = hidden[i].contiguous();
+      if (lstm) made.cell = cell[i].contiguous();
+      made.input_weight = call.params[i * each];
+      made.hidden_weight = param(1);
+      made.input_bias = param(2);
+      made.hidden_bias = param(3);
+      return made;
+    };
+    std::vector<at::Tensor> outputs;
+    const auto keep = [&](const LayerResult& result) {
       outputs.push_back(result.output);
       last_hidden.push_back(result.hidden);
       last_cell.push_back(result.cell);
+    };
+    if (call.bidirectional) {
+      for (const LayerResult& result : call_both({layer(index), layer(index + 1)}, records)) {
+        keep(result);
+      }
+    } else {
+      keep(call_layer(layer(index), records));
     }
     sequence = call.bidirectional ? at::cat(outputs, -1) : outputs[0];
     if (dropout != 0 && index + directions < hidden.size()) {
