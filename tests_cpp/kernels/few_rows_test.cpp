@@ -69,6 +69,45 @@ void expect_products(const Multiply& multiply) {
   }
 }
 
+/// A block of `columns`, packed one way or the other.
+template <class T, class Left, class Multiply>
+void expect_half_bytes(std::int64_t columns, bool split, Multiply multiply) {
+  constexpr std::int64_t kInner = 192, kGroup = 64;
+  const auto left = elements<Left>(5 * kInner, 1);
+  const auto scales = elements<T>(kInner / kGroup * columns * 2, 2);
+  std::vector<std::uint8_t> packed;
+  for (const float value : numbers(kInner * columns / 2, 3)) {
+    packed.push_back(static_cast<std::uint8_t>(127.5F * (value + 1)));
+  }
+  std::vector<float> to(5 * columns);
+  multiply(Int4Rows<T, Left>{.rows = 5,
+                             .columns = columns,
+                             .inner = kInner,
+                             .group = kGroup,
+                             .left = left.data(),
+                             .left_ld = kInner,
+                             .packed = packed.data(),
+                             .split = split,
+                             .scales = scales.data(),
+                             .scales_ld = 2 * columns,
+                             .to = to.data(),
+                             .ld = columns});
+  const std::int64_t half = columns / 2;
+  for (std::int64_t i = 0; i < 5; ++i) {
+    for (std::int64_t j = 0; j < columns; ++j) {
+      double sum = 0;
+      for (std::int64_t k = 0; k < kInner; ++k) {
+        const bool upper = split ? j >= half : j % 2 == 1;
+        const int byte = packed[k * half + (split ? j % half : j / 2)];
+        const T* const of = &scales[(k / kGroup * columns + j) * 2];
+        const int weight = (upper ? byte >> 4 : byte & 15) - 8;
+        sum += exact(left[i * kInner + k]) * (weight * exact(of[0]) + exact(of[1]));
+      }
+      EXPECT_NEAR(to[i * columns + j], sum, 1e-3) << columns << ' ' << split << ' ' << j;
+    }
+  }
+}
+
 class FewRowsTest : public testing::SimdTest {
  protected:
   template <class T, class W>
@@ -76,43 +115,9 @@ class FewRowsTest : public testing::SimdTest {
     expect_products<T, W>(multiply_few_rows<FewRows<T, W>>.of(GetParam()));
   }
 
-  /// A block of `columns`, packed one way or the other.
   template <class T>
   void expect_int4(std::int64_t columns, bool split) {
-    constexpr std::int64_t kInner = 192, kGroup = 64;
-    const auto left = numbers(5 * kInner, 1);
-    const auto scales = elements<T>(kInner / kGroup * columns * 2, 2);
-    std::vector<std::uint8_t> packed;
-    for (const float value : numbers(kInner * columns / 2, 3)) {
-      packed.push_back(static_cast<std::uint8_t>(127.5F * (value + 1)));
-    }
-    std::vector<float> to(5 * columns);
-    multiply_int4_rows<T>.of(GetParam())({.rows = 5,
-                                          .columns = columns,
-                                          .inner = kInner,
-                                          .group = kGroup,
-                                          .left = left.data(),
-                                          .left_ld = kInner,
-                                          .packed = packed.data(),
-                                          .split = split,
-                                          .scales = scales.data(),
-                                          .scales_ld = 2 * columns,
-                                          .to = to.data(),
-                                          .ld = columns});
-    const std::int64_t half = columns / 2;
-    for (std::int64_t i = 0; i < 5; ++i) {
-      for (std::int64_t j = 0; j < columns; ++j) {
-        double sum = 0;
-        for (std::int64_t k = 0; k < kInner; ++k) {
-          const bool upper = split ? j >= half : j % 2 == 1;
-          const int byte = packed[k * half + (split ? j % half : j / 2)];
-          const T* const of = &scales[(k / kGroup * columns + j) * 2];
-          const int weight = (upper ? byte >> 4 : byte & 15) - 8;
-          sum += double{left[i * kInner + k]} * (weight * exact(of[0]) + exact(of[1]));
-        }
-        EXPECT_NEAR(to[i * columns + j], sum, 1e-3) << columns << ' ' << split << ' ' << j;
-      }
-    }
+    expect_half_bytes<T, float>(columns, split, multiply_int4_rows<T>.of(GetParam()));
   }
 };
 LOOM_TEST_SIMD_LEVELS(FewRowsTest);
@@ -140,6 +145,9 @@ LOOM_TEST_SIMD_LEVEL(DotPairsTest, SimdLevel::kAvx512Bf16);
 
 TEST_P(DotPairsTest, OfBFloat16) {
   expect_products<BFloat16, BFloat16>(multiply_few_rows_bfloat16);
+}
+TEST_P(DotPairsTest, OfHalfBytes) {
+  expect_half_bytes<BFloat16, BFloat16>(64, true, multiply_int4_rows_bfloat16);
 }
 
 }  // namespace

@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/kernels/gemm/int4_rows.h"
 
-#include "loom/simd/floats.h"
-
-#include <utility>
+#include "loom/kernels/gemm/int4_group.h"
 
 namespace loom::kernels::gemm::LOOM_SIMD {
 using namespace simd::LOOM_SIMD;
 namespace {
-
-// Fetched ahead of a block's inner elements, which lie in their order.
-constexpr std::int64_t kAheadBytes = 2048;
 
 [[gnu::always_inline]] inline Bits words_at(const std::uint8_t* from) {
 #if defined(__AVX512F__)
@@ -57,35 +52,6 @@ struct Digits<float> {
   }
 };
 
-template <int... kLane>
-[[gnu::always_inline]] inline Floats every_other(Floats a, Floats b, std::integral_constant<int, 0>,
-                                                 std::integer_sequence<int, kLane...>) {
-  return __builtin_shufflevector(a, b, (2 * kLane)...);
-}
-template <int... kLane>
-[[gnu::always_inline]] inline Floats every_other(Floats a, Floats b, std::integral_constant<int, 1>,
-                                                 std::integer_sequence<int, kLane...>) {
-  return __builtin_shufflevector(a, b, (2 * kLane + 1)...);
-}
-
-[[gnu::always_inline]] inline float sum_of_row(const float* row, std::int64_t count) {
-  Floats sum = {};
-  for (std::int64_t i = 0; i < count; i += kLanes) sum += load(row + i);
-  return sum_of(sum);
-}
-
-/// Adds what a group has summed up of kLanes columns.
-template <class T>
-[[gnu::always_inline]] inline void add_group(const T* scales, Floats sum, float all_of_row,
-                                             float* to) {
-  constexpr auto kSequence = std::make_integer_sequence<int, static_cast<int>(kLanes)>();
-  const Floats a = load(scales), b = load(scales + kLanes);
-  const Floats scale = every_other(a, b, std::integral_constant<int, 0>(), kSequence);
-  const Floats zero = every_other(a, b, std::integral_constant<int, 1>(), kSequence);
-  const Floats bias = zero - scale * Digits<T>::kBias;
-  store(to, load(to) + scale * Digits<T>::kScale * sum + bias * all_of_row);
-}
-
 /// One group of kRows rows and 2 * kBytes * kLanes columns.
 template <int kRows, int kBytes, class T>
 [[gnu::always_inline]] inline void add_split_group(const Int4Rows<T>& p, std::int64_t row,
@@ -95,9 +61,9 @@ template <int kRows, int kBytes, class T>
   const float* const left = p.left + row * p.left_ld + first;
   const std::uint8_t* packed = p.packed + first * kHalf;
   for (std::int64_t k = 0; k < p.group; ++k, packed += kHalf) {
-    __builtin_prefetch(packed + kAheadBytes);
+    __builtin_prefetch(packed + kInt4AheadBytes);
     Floats factor[kRows];
-    for (int r = 0; r < kRows; ++r) factor[r] = all(left[r * p.left_ld + k]);
+    for (int r = 0; r < kRows; ++r) factor[r] = left[r * p.left_ld + k] - Floats{};
     for (int b = 0; b < kBytes; ++b) {
       const Bits words = words_at(packed + b * kLanes);
       const Floats lower = Digits<T>::template at<0>(words);
@@ -113,8 +79,8 @@ template <int kRows, int kBytes, class T>
     float* const to = p.to + (row + r) * p.ld;
     for (int b = 0; b < kBytes; ++b) {
       const std::int64_t column = b * kLanes;
-      add_group(scales + 2 * column, low[r][b], sum, to + column);
-      add_group(scales + 2 * (kHalf + column), high[r][b], sum, to + kHalf + column);
+      add_group<Digits<T>>(scales + 2 * column, low[r][b], sum, to + column);
+      add_group<Digits<T>>(scales + 2 * (kHalf + column), high[r][b], sum, to + kHalf + column);
     }
   }
 }

@@ -52,8 +52,10 @@ at::Tensor int4_linear(const at::Tensor& left, const at::Tensor& weight, std::in
   }
   const at::Tensor result =
       empty({left.size(0), weight.size(0)}, left.scalar_type(), left.device());
-  launch("_weight_int4pack_mm_for_cpu", Custom{}, int4_product, out(result), left.to(at::kFloat),
-         weight, scales, group, Int4Packing::of_this_processor());
+  const auto packing = Int4Packing::of_this_processor();
+  launch("_weight_int4pack_mm_for_cpu", Custom{}, int4_product, out(result),
+         packing.takes(left.scalar_type()) ? left : left.to(at::kFloat), weight, scales, group,
+         packing);
   return result;
 }
 

@@ -27,7 +27,7 @@ using kernels::gemm::Int4Rows;
 constexpr std::int64_t kBlockBytes = 16 * 1024;
 constexpr std::int64_t kMostBlocks = 256;
 
-const Scratch t_sums;
+const Scratch t_sums, t_left;
 
 /// Elements as the kernels know them.
 template <class T>
@@ -71,29 +71,54 @@ void run_int8(Grid& grid, const TensorRef& result, const TensorRef& left, const 
   });
 }
 
+/// All rows as floats.
+template <class T>
+const float* floats_of(const TensorRef& left) {
+  const std::int64_t count = left.numel();
+  float* const floats = t_left.get<float>(count);
+  const T* const from = reinterpret_cast<const T*>(left.data());
+  for (std::int64_t i = 0; i < count; ++i) floats[i] = static_cast<float>(from[i]);
+  return floats;
+}
+
 template <class T>
 void run_int4(Grid& grid, const TensorRef& result, const TensorRef& left, const TensorRef& weight,
               const TensorRef& scales, std::int64_t group, Int4Packing packing) {
   const std::int64_t rows = left.sizes()[0], inner = left.sizes()[1], all = weight.sizes()[0];
   const std::int64_t block = block_columns(rows, all, 2 * weight.numel(), packing.columns);
+  // Of bfloat16, which the kernel has as it is, only the last columns need floats.
+  const bool as_it_is = left.dtype() == c10::ScalarType::BFloat16;
   grid.run_by_any(ceil_div(all, block), [&](std::int64_t index) {
     const std::int64_t end = std::min((index + 1) * block, all);
     float* const sums = t_sums.get<float>(rows * packing.columns);
     for (std::int64_t first = index * block; first < end; first += packing.columns) {
       const std::int64_t columns = std::min(packing.columns, end - first);
-      kernels::gemm::multiply_int4_rows<Element<T>>(
-          {.rows = rows,
-           .columns = columns,
-           .inner = inner,
-           .group = group,
-           .left = reinterpret_cast<const float*>(left.data()),
-           .left_ld = inner,
-           .packed = reinterpret_cast<const std::uint8_t*>(weight.data()) + first * inner / 2,
-           .split = packing.split && columns == packing.columns,
-           .scales = elements<T>(scales) + 2 * first,
-           .scales_ld = 2 * all,
-           .to = sums,
-           .ld = columns});
+      const auto multiply = [&]<class Left>(const Left* from, auto kernel) {
+        kernel(kernels::gemm::Int4Rows<Element<T>, Left>{
+            .rows = rows,
+            .columns = columns,
+            .inner = inner,
+            .group = group,
+            .left = from,
+            .left_ld = inner,
+            .packed = reinterpret_cast<const std::uint8_t*>(weight.data()) + first * inner / 2,
+            .split = packing.split && columns == packing.columns,
+            .scales = elements<T>(scales) + 2 * first,
+            .scales_ld = 2 * all,
+            .to = sums,
+            .ld = columns});
+      };
+      if constexpr (std::is_same_v<T, BFloat16>) {
+        if (as_it_is && columns == packing.columns) {
+          multiply(elements<T>(left), kernels::gemm::multiply_int4_rows_bfloat16);
+        } else {
+          multiply(as_it_is ? floats_of<T>(left) : reinterpret_cast<const float*>(left.data()),
+                   kernels::gemm::multiply_int4_rows<Element<T>>);
+        }
+      } else {
+        multiply(reinterpret_cast<const float*>(left.data()),
+                 kernels::gemm::multiply_int4_rows<Element<T>>);
+      }
       for (std::int64_t i = 0; i < rows; ++i) {
         T* const to = reinterpret_cast<T*>(result.data()) + i * all + first;
         for (std::int64_t j = 0; j < columns; ++j) to[j] = static_cast<T>(sums[i * columns + j]);
@@ -120,6 +145,12 @@ Int4Packing Int4Packing::of_this_processor() {
   const std::string capability = at::get_cpu_capability();
   if (capability == "AVX512") return {.columns = 64, .split = true};
   return {.columns = 32, .split = capability == "AVX2"};
+}
+
+bool Int4Packing::takes(c10::ScalarType left) const {
+  if (left != c10::ScalarType::BFloat16) return left == c10::ScalarType::Float;
+  return split && columns == kernels::gemm::kMaxInt4Columns &&
+         kernels::gemm::multiply_int4_rows_bfloat16.available();
 }
 
 void int8_product(Grid& grid, const TensorRef& result, const TensorRef& left,

@@ -19,10 +19,12 @@ struct Int4Packing {
   bool split;            ///< see kernels/gemm/int4_rows.h; the last, shorter one is not
 
   [[nodiscard]] static Int4Packing of_this_processor();
+  /// Whether int4_product() takes left operands of the dtype.
+  [[nodiscard]] bool takes(c10::ScalarType left) const;
 };
 
 /// The same with weights of _convert_weight_to_int4pack_for_cpu(), and scales [inner / group]
-/// [columns] [scale, zero]. `left` is float32, the result has the dtype of `scales`.
+/// [columns] [scale, zero]. The result has the dtype of `scales`, `left` too or float32.
 void int4_product(Grid& grid, const TensorRef& result, const TensorRef& left,
                   const TensorRef& weight, const TensorRef& scales, std::int64_t group,
                   Int4Packing packing);
