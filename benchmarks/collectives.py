@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Collectives of lccl, over shared memory, beside Gloo's on the loopback, in one run.
 
+With --hosts, where a letter says on which one each rank is, those on different ones exchange
+data over the loopback, too.
+
 Ranks are processes of this host with a core each. Every size is run by turns; a figure is the
 median over repetitions of the slowest rank's time for one operation, and of the processor time that
 one operation took of a rank, threads of the transport included.
@@ -84,6 +87,8 @@ def row(name: str, bytes_: int, dtype: torch.dtype) -> dict[str, tuple[float, fl
 
 def work(rank: int, count: int, store: str, arguments: argparse.Namespace) -> None:
     torch.set_num_threads(1)
+    if arguments.hosts:
+        os.environ["LOOM_HOST_ID"] = arguments.hosts[rank]
     dist.init_process_group(
         "cpu:gloo,loom:lccl", store=dist.FileStore(store, count), rank=rank, world_size=count
     )
@@ -115,11 +120,13 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--hosts", default="")
     parser.add_argument(
         "--sizes", type=lambda text: [int(float(n)) for n in text.split(",")], default=SIZES
     )
     parser.add_argument("--operations", type=lambda text: text.split(","), default=list(OPERATIONS))
     arguments = parser.parse_args()
+    arguments.ranks = len(arguments.hosts) or arguments.ranks
     os.environ["LOOM_DEVICES"] = str(arguments.ranks)
     os.environ["LOOM_THREADS"] = "1"
     with tempfile.TemporaryDirectory() as folder:

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "loom/distributed/network.h"
 #include "loom/distributed/process_group.h"
 
 #include <pybind11/chrono.h>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <torch/csrc/utils/pybind.h>
 
@@ -74,9 +76,21 @@ void bind_process_group(py::module_& module) {
       .def("perform_nocolor_split", [](ProcessGroupLccl&, const py::object& /*device*/) {});
 }
 
+/// Has `make` connect ranks on several hosts. It is kept for good, as a group may be made until the
+/// process ends.
+void set_network_factory(const py::function& make) {
+  auto* const kept = new py::function(make);
+  distributed::set_network_factory([kept](const c10::intrusive_ptr<c10d::Store>& store, int rank,
+                                          int ranks, std::chrono::milliseconds timeout) {
+    const py::gil_scoped_acquire held;
+    return (*kept)(store, rank, ranks, timeout).cast<c10::intrusive_ptr<c10d::Backend>>();
+  });
+}
+
 }  // namespace
 
 void bind_distributed(py::module_& module) {
+  module.def("_set_network_factory", &set_network_factory);
   module.def("_bind_distributed", [module]() mutable {
     if (!py::hasattr(module, "_ProcessGroupLccl")) bind_process_group(module);
   });

@@ -23,6 +23,8 @@ def register() -> None:
 
     c10d.Backend.register_backend("lccl", _create, extended_api=True, devices=["loom"])
     c10d.Backend.backend_capability["lccl"] = ["loom", "cpu"]
+    if dist.is_gloo_available():
+        _C._set_network_factory(dist.ProcessGroupGloo)
 
 
 def recent_operations(group: dist.ProcessGroup | None = None) -> list[dict[str, Any]]:

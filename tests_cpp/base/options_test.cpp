@@ -44,7 +44,7 @@ TEST(OptionsTest, ReadsEveryVariable) {
       parse({"HOME=/", "LOOM_DEVICES=4", "LOOM_THREADS=3", "LOOM_MEMORY=isolated",
              "LOOM_MEMORY_LIMIT=1.5G", "LOOM_LAUNCH_BLOCKING=1", "LOOM_SPIN_US=7",
              "LOOM_PLACEMENT=0", "LOOM_FALLBACK=error", "LOOM_SIMD=avx2", "LOOM_FUSION_JIT=0",
-             "LOOM_BACKWARD_THREAD=device"});
+             "LOOM_BACKWARD_THREAD=device", "LOOM_HOST_ID=left"});
   EXPECT_EQ(options.devices, 4);
   EXPECT_EQ(options.threads, 3);
   EXPECT_EQ(options.memory, MemoryMode::kIsolated);
@@ -56,6 +56,7 @@ TEST(OptionsTest, ReadsEveryVariable) {
   EXPECT_EQ(options.simd, SimdLevel::kAvx2);
   EXPECT_FALSE(options.backward_on_caller);
   EXPECT_FALSE(options.fusion_jit);
+  EXPECT_EQ(options.host_id, "left");
 }
 
 TEST(OptionsTest, UnderTorchrunEachRankOfTheHostHasADevice) {
@@ -141,7 +142,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Nonsense{"LOOM_BACKWARD_THREAD", "cpu", "'caller' or 'device'"},
                       Nonsense{"LOOM_SIMD", "sse4",
                                "'scalar', 'neon', 'avx2', 'avx512', 'avx512_bf16' or 'amx'"},
-                      Nonsense{"LOOM_FUSION_JIT", "off", "'0' or '1'"}));
+                      Nonsense{"LOOM_FUSION_JIT", "off", "'0' or '1'"},
+                      Nonsense{"LOOM_HOST_ID", "", "a name"}));
 
 TEST(OptionsTest, MisspeltNameIsAnErrorThatSuggestsTheNearest) {
   EXPECT_THAT([] { parse({"LOOM_DEVICE=2"}); },
@@ -168,7 +170,7 @@ TEST(OptionsTest, TableListsEveryVariableOnce) {
   }
   std::sort(names.begin(), names.end());
   EXPECT_EQ(std::adjacent_find(names.begin(), names.end()), names.end());
-  EXPECT_EQ(names.size(), 13U);
+  EXPECT_EQ(names.size(), 14U);
 }
 
 using OptionsChildTest = testing::ChildTest;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Each operation gives every rank what its header says, for sizes around those at which it changes
-// its ways, and any number of ranks.
+// its ways, and any number of ranks on any hosts.
 #include "loom/collectives/algorithms.h"
 
 #include <gtest/gtest.h>
@@ -8,11 +8,13 @@
 #include "collectives/ranks.h"
 #include <cstdint>
 #include <numeric>
+#include <string>
 #include <vector>
 
 namespace loom::collectives {
 namespace {
 
+using testing::on_hosts;
 using testing::on_ranks;
 using testing::Rank;
 using Values = std::vector<std::int32_t>;
@@ -30,13 +32,14 @@ Target target(Values& values) { return {values.data(), values.size() * 4}; }
 const Combination kSum{Element::kInt32, Reduction::kSum};
 
 struct Case {
-  int ranks;
+  std::string hosts;  // of each rank
   std::size_t count;
 };
 
 class AlgorithmsTest : public ::testing::TestWithParam<Case> {
  protected:
-  [[nodiscard]] int ranks() const { return GetParam().ranks; }
+  [[nodiscard]] const std::string& hosts() const { return GetParam().hosts; }
+  [[nodiscard]] int ranks() const { return static_cast<int>(hosts().size()); }
   [[nodiscard]] std::size_t count() const { return GetParam().count; }
   /// Sizes that differ from rank to rank.
   [[nodiscard]] std::size_t count_of(int rank) const {
@@ -52,18 +55,22 @@ class AlgorithmsTest : public ::testing::TestWithParam<Case> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Sizes, AlgorithmsTest,
-                         ::testing::Values(Case{1, 10}, Case{2, 0}, Case{2, 1}, Case{2, 4096},
-                                           Case{2, 4097}, Case{2, 40'000}, Case{2, 1'000'000},
-                                           Case{3, 5}, Case{3, 4099}, Case{3, 100'001}, Case{4, 1},
-                                           Case{4, 65'536}, Case{5, 300'000}, Case{7, 12'345}),
-                         [](const ::testing::TestParamInfo<Case>& info) {
-                           return std::to_string(info.param.ranks) + "Ranks" +
-                                  std::to_string(info.param.count);
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Sizes, AlgorithmsTest,
+    ::testing::Values(Case{"a", 10}, Case{"aa", 0}, Case{"aa", 1}, Case{"aa", 4096},
+                      Case{"aa", 4097}, Case{"aa", 40'000}, Case{"aa", 1'000'000}, Case{"aaa", 5},
+                      Case{"aaa", 4099}, Case{"aaa", 100'001}, Case{"aaaa", 1},
+                      Case{"aaaa", 65'536}, Case{"aaaaa", 300'000}, Case{"aaaaaaa", 12'345},
+                      Case{"ab", 0}, Case{"ab", 1}, Case{"ab", 4097}, Case{"ab", 1'000'000},
+                      Case{"aab", 4099}, Case{"abc", 100'001}, Case{"aabb", 5},
+                      Case{"aabb", 300'000}, Case{"abab", 65'536}, Case{"aaab", 65'537},
+                      Case{"baabacb", 12'345}),
+    [](const ::testing::TestParamInfo<Case>& info) {
+      return "Hosts_" + info.param.hosts + "_" + std::to_string(info.param.count);
+    });
 
 TEST_P(AlgorithmsTest, AllReduce) {
-  on_ranks(ranks(), [&](Rank& rank) {
+  on_hosts(hosts(), [&](Rank& rank) {
     const Values from = values_of(rank.index, count());
     Values to(count());
     rank.run("all_reduce", [&] {
@@ -75,7 +82,7 @@ TEST_P(AlgorithmsTest, AllReduce) {
 }
 
 TEST_P(AlgorithmsTest, AllReduceInPlaceAgainAndAgain) {
-  on_ranks(ranks(), [&](Rank& rank) {
+  on_hosts(hosts(), [&](Rank& rank) {
     for (int turn = 0; turn < 3; ++turn) {
       Values data = values_of(rank.index, count());
       rank.run("all_reduce", [&] {
@@ -89,7 +96,7 @@ TEST_P(AlgorithmsTest, AllReduceInPlaceAgainAndAgain) {
 
 TEST_P(AlgorithmsTest, Reduce) {
   for (int root = 0; root < ranks(); ++root) {
-    on_ranks(ranks(), [&](Rank& rank) {
+    on_hosts(hosts(), [&](Rank& rank) {
       Values data = values_of(rank.index, count());
       rank.run("reduce", [&] {
         reduce(rank.transport, data.data(), data.data(), static_cast<std::int64_t>(count()), kSum,
@@ -101,7 +108,7 @@ TEST_P(AlgorithmsTest, Reduce) {
 }
 
 TEST_P(AlgorithmsTest, ReduceScatterOfUnequalParts) {
-  on_ranks(ranks(), [&](Rank& rank) {
+  on_hosts(hosts(), [&](Rank& rank) {
     std::vector<Values> parts;
     std::vector<Source> from;
     for (int peer = 0; peer < ranks(); ++peer) {
@@ -115,7 +122,7 @@ TEST_P(AlgorithmsTest, ReduceScatterOfUnequalParts) {
 }
 
 TEST_P(AlgorithmsTest, AllGatherOfUnequalParts) {
-  on_ranks(ranks(), [&](Rank& rank) {
+  on_hosts(hosts(), [&](Rank& rank) {
     const Values from = values_of(rank.index, count_of(rank.index));
     std::vector<Values> parts;
     std::vector<Target> to;
@@ -130,7 +137,7 @@ TEST_P(AlgorithmsTest, AllGatherOfUnequalParts) {
 
 TEST_P(AlgorithmsTest, GatherAndScatter) {
   for (int root = 0; root < ranks(); ++root) {
-    on_ranks(ranks(), [&](Rank& rank) {
+    on_hosts(hosts(), [&](Rank& rank) {
       const Values own = values_of(rank.index, count_of(rank.index));
       std::vector<Values> parts;
       std::vector<Target> to;
@@ -155,7 +162,7 @@ TEST_P(AlgorithmsTest, GatherAndScatter) {
 
 TEST_P(AlgorithmsTest, Broadcast) {
   for (int root = 0; root < ranks(); ++root) {
-    on_ranks(ranks(), [&](Rank& rank) {
+    on_hosts(hosts(), [&](Rank& rank) {
       Values data = values_of(rank.index, count());
       rank.run("broadcast", [&] { broadcast(rank.transport, target(data), root); });
       EXPECT_EQ(data, values_of(root, count()));
@@ -164,7 +171,7 @@ TEST_P(AlgorithmsTest, Broadcast) {
 }
 
 TEST_P(AlgorithmsTest, AllToAll) {
-  on_ranks(ranks(), [&](Rank& rank) {
+  on_hosts(hosts(), [&](Rank& rank) {
     std::vector<Values> parts, received;
     std::vector<Source> from;
     std::vector<Target> to;
@@ -184,7 +191,7 @@ TEST_P(AlgorithmsTest, AllToAll) {
 
 TEST_P(AlgorithmsTest, NobodyLeavesABarrierBeforeAllHaveCome) {
   std::atomic<int> arrived{0};
-  on_ranks(ranks(), [&](Rank& rank) {
+  on_hosts(hosts(), [&](Rank& rank) {
     for (int turn = 1; turn <= 3; ++turn) {
       arrived.fetch_add(1);
       rank.run("barrier", [&] { barrier(rank.transport); });
@@ -204,7 +211,7 @@ TEST(AlgorithmsManyRanksTest, APieceAndItsHeaderFitIntoTheSmallestRing) {
 
 TEST(AlgorithmsOrderTest, SumsAreThoseOfTheOrderOfRanksWhereverTheyAreCut) {
   for (const std::size_t count : {std::size_t{64}, std::size_t{50'000}}) {
-    on_ranks(4, [&](Rank& rank) {
+    on_hosts("abba", [&](Rank& rank) {
       const auto value = [](int of, std::size_t i) {
         return 1.0F / static_cast<float>(1 + of + i % 977);
       };

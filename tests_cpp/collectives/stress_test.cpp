@@ -9,13 +9,14 @@
 
 #include "collectives/ranks.h"
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace loom::collectives {
 namespace {
 
 using loom::testing::Random;
-using testing::on_ranks;
+using testing::on_hosts;
 using testing::Rank;
 using Values = std::vector<float>;
 
@@ -95,9 +96,14 @@ void run_one(Rank& rank, std::uint64_t number, std::uint64_t kind, std::size_t c
   }
 }
 
-TEST(CollectivesStressTest, RandomOperations) {
+class CollectivesStressTest : public ::testing::TestWithParam<const char*> {};
+
+INSTANTIATE_TEST_SUITE_P(Hosts, CollectivesStressTest, ::testing::Values("aaaa", "aabb", "abca"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST_P(CollectivesStressTest, RandomOperations) {
   const loom::testing::StressClock clock;
-  on_ranks(kRanks, [&](Rank& rank) {
+  on_hosts(GetParam(), [&](Rank& rank) {
     Random random(7);  // the same on all ranks
     for (std::uint64_t number = 0;; ++number) {
       // Rank 0 says when it is enough, so that all end with the same operation.

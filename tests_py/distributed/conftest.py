@@ -6,18 +6,36 @@ from collections.abc import Iterator
 import pytest
 from rank_pool import RankPool
 
+SLOW_HOSTS = ("aabb", "aaab", "abc")
 
-@pytest.fixture(scope="session", params=[2, 3], ids=["2_ranks", "3_ranks"])
+
+@pytest.fixture(
+    scope="session",
+    params=["aa", "aaa", "ab", *(pytest.param(h, marks=pytest.mark.slow) for h in SLOW_HOSTS)],
+    ids=lambda hosts: f"ranks_on_{hosts}",
+)
 def ranks(request: pytest.FixtureRequest) -> Iterator[RankPool]:
-    """Two ranks, and three."""
-    pool = RankPool(request.param)
+    """Groups on hosts: a letter for each rank says which."""
+    pool = RankPool(len(request.param), hosts=request.param)
     yield pool
     pool.close()
 
 
 @pytest.fixture(scope="session")
-def pair() -> Iterator[RankPool]:
+def hosts() -> Iterator[RankPool]:
+    """Four ranks, two on each of two hosts."""
+    pool = RankPool(4, hosts="aabb")
+    yield pool
+    pool.close()
+
+
+@pytest.fixture(
+    scope="session",
+    params=["aa", pytest.param("ab", marks=pytest.mark.slow)],
+    ids=lambda hosts: f"pair_on_{hosts}",
+)
+def pair(request: pytest.FixtureRequest) -> Iterator[RankPool]:
     """Two ranks."""
-    pool = RankPool(2)
+    pool = RankPool(2, hosts=request.param)
     yield pool
     pool.close()

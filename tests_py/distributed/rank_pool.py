@@ -24,6 +24,7 @@ class RankPool:
         count: how many.
         backend: what they give to ``init_process_group``, or None to leave it to the functions.
         timeout: of their operations, in seconds.
+        hosts: a letter for each rank; ranks with the same one share memory. By default all do.
         environment: variables of theirs.
     """
 
@@ -32,16 +33,19 @@ class RankPool:
         count: int,
         backend: str | None = "cpu:gloo,loom:lccl",
         timeout: float = 60.0,
+        hosts: str = "",
         **environment: str,
     ) -> None:
         self.count = count
+        self.hosts = hosts
         self._folder = tempfile.TemporaryDirectory()
         store = str(Path(self._folder.name) / "store")
         context = multiprocessing.get_context("spawn")
         self._pipes: list[Connection] = []
         self.processes: list[Any] = []
-        with _variables({"LOOM_THREADS": "1", **environment}):
-            for rank in range(count):
+        for rank in range(count):
+            host = {"LOOM_HOST_ID": hosts[rank]} if hosts else {}
+            with _variables({"LOOM_THREADS": "1", **host, **environment}):
                 ours, theirs = context.Pipe()
                 process = context.Process(
                     target=_serve, args=(theirs, rank, count, store, backend, timeout), daemon=True

@@ -20,10 +20,12 @@ from rank_pool import RankPool
 
 STEPS = 4
 
+each_host = pytest.mark.parametrize("hosts", ["aa", "ab"])  # a letter for each rank
+
 
 @contextlib.contextmanager
-def pool_of(count: int, timeout: float = 60.0, **environment: str) -> Iterator[RankPool]:
-    pool = RankPool(count, timeout=timeout, **environment)
+def pool_of(hosts: str, timeout: float = 60.0, **environment: str) -> Iterator[RankPool]:
+    pool = RankPool(len(hosts), timeout=timeout, hosts=hosts, **environment)
     try:
         yield pool
     finally:
@@ -74,23 +76,38 @@ def train(how: str, when: int) -> tuple[int, str, bool]:
     return STEPS, "", False
 
 
+CASES = [("kill", 0), ("kill", 2), ("kill", STEPS - 1), ("hang", 2), ("raise", STEPS - 1)]
+
+
 @pytest.mark.parametrize(
-    ("how", "when"),
-    [("kill", 0), ("kill", 2), ("kill", STEPS - 1), ("hang", 2), ("raise", STEPS - 1)],
+    ("hosts", "how", "when"),
+    [
+        *(("aa", how, when) for how, when in CASES),
+        ("ab", "kill", 2),
+        ("ab", "raise", STEPS - 1),
+        *(
+            pytest.param(hosts, how, when, marks=pytest.mark.slow)
+            for hosts in ("ab", "abab", "abbb")
+            for how, when in CASES
+        ),
+    ],
 )
-def test_the_others_are_told_in_the_same_step(how: str, when: int) -> None:
+def test_the_others_are_told_in_the_same_step(hosts: str, how: str, when: int) -> None:
     # Who hangs is known by the timeout only, and the others must not run into it by themselves.
-    with pool_of(2, timeout=8.0 if how == "hang" else 60.0) as pool:
+    with pool_of(hosts, timeout=8.0 if how == "hang" else 60.0) as pool:
         pool.start(train, how, when)
         if how == "raise":
             with pytest.raises(AssertionError, match="rank 1 has had enough"):
                 pool.answer(1)
             pool.processes[1].kill()
-        step, text, unmoved = pool.answer(0)
-        assert step == when
-        assert "all_reduce (number " in text
-        assert "rank 1" in text
-        assert unmoved
+        for rank in range(len(hosts)):
+            if rank == 1:
+                continue
+            step, text, unmoved = pool.answer(rank)
+            assert step == when
+            assert "all_reduce (number " in text
+            assert "rank 1" in text
+            assert unmoved
 
 
 def unmatched() -> None:
@@ -98,8 +115,9 @@ def unmatched() -> None:
         dist.all_reduce(torch.ones(10, device="loom"), async_op=True)
 
 
-def test_exit_with_an_operation_in_flight() -> None:
-    with pool_of(2, timeout=1800.0) as pool:
+@each_host
+def test_exit_with_an_operation_in_flight(hosts: str) -> None:
+    with pool_of(hosts, timeout=1800.0) as pool:
         pool.run(unmatched)
         pool._pipes[0].send(None)
         pool.processes[0].join(60)  # and not until the timeout of half an hour
@@ -117,8 +135,9 @@ def destroyed() -> list[float]:
     return x[:2].tolist()
 
 
-def test_destroy_waits_for_what_is_queued() -> None:
-    with pool_of(2) as pool:
+@each_host
+def test_destroy_waits_for_what_is_queued(hosts: str) -> None:
+    with pool_of(hosts) as pool:
         assert pool.run(destroyed) == [[2.0, 2.0]] * 2
 
 
@@ -139,8 +158,9 @@ def aborted() -> str:
     return "no error"
 
 
-def test_abort_reaches_all_ranks() -> None:
-    with pool_of(2) as pool:
+@each_host
+def test_abort_reaches_all_ranks(hosts: str) -> None:
+    with pool_of(hosts) as pool:
         for text in pool.run(aborted):
             assert "rank 1 has aborted the group" in text
 
@@ -170,8 +190,9 @@ def after_an_error() -> None:
     assert y.tolist() == [2.0] * 10
 
 
-def test_errors_stay_with_their_group() -> None:
-    with pool_of(2) as pool:
+@each_host
+def test_errors_stay_with_their_group(hosts: str) -> None:
+    with pool_of(hosts) as pool:
         pool.run(after_an_error)
 
 
@@ -209,8 +230,9 @@ def own_timeout() -> str:
     return ""
 
 
-def test_wait_with_a_timeout() -> None:
-    with pool_of(2) as pool:
+@each_host
+def test_wait_with_a_timeout(hosts: str) -> None:
+    with pool_of(hosts) as pool:
         assert "300 ms" in pool.run(own_timeout)[0]
 
 
@@ -227,8 +249,9 @@ def bad_values() -> str:
     return "no error"
 
 
-def test_a_rank_that_cannot_compute_its_part() -> None:
-    with pool_of(2) as pool:
+@each_host
+def test_a_rank_that_cannot_compute_its_part(hosts: str) -> None:
+    with pool_of(hosts) as pool:
         first, second = pool.run(bad_values)
         assert "rank 1 cannot run all_reduce" in first
         assert "out of bounds" in first
@@ -245,8 +268,9 @@ def different() -> str:
     return "no error"
 
 
-def test_ranks_that_differ() -> None:
-    with pool_of(2) as pool:
+@each_host
+def test_ranks_that_differ(hosts: str) -> None:
+    with pool_of(hosts) as pool:
         for text in pool.run(different):
             assert "expected the same operations with the same sizes" in text
 
@@ -261,5 +285,5 @@ def in_a_capture() -> None:
 
 
 def test_capture_is_refused() -> None:
-    with pool_of(2) as pool:
+    with pool_of("aa") as pool:
         pool.run(in_a_capture)

@@ -41,6 +41,10 @@ def test_ddp(pair: RankPool, named: dict[str, object]) -> None:
     pair.run(ddp, named)
 
 
+def test_ddp_on_hosts(hosts: RankPool) -> None:
+    hosts.run(ddp, {})
+
+
 def ddp_sparse() -> None:
     torch.manual_seed(0)
     embedding = nn.Embedding(10, 4, sparse=True)

@@ -148,6 +148,14 @@ def test_split_group(groupless: RankPool, tmp_path: Path) -> None:
     groupless.run(bind_and_split, str(tmp_path / "store"))
 
 
+def test_split_group_on_hosts(tmp_path: Path) -> None:
+    pool = RankPool(3, backend=None, hosts="aba")
+    try:
+        pool.run(bind_and_split, str(tmp_path / "store"))
+    finally:
+        pool.close()
+
+
 def defaults() -> None:
     group = dist.group.WORLD
     assert group is not None
@@ -193,3 +201,27 @@ def test_torchrun_gives_each_rank_a_device(tmp_path: Path) -> None:
         "rank 0 done",
         "rank 1 done",
     ]
+
+
+def groups_on_hosts() -> None:
+    """Ranks 0 and 1 are on one host, 2 and 3 on another one."""
+    rank = dist.get_rank()
+    for members in ([0, 1], [1, 2], [0, 2, 3], [3, 1]):
+        group = dist.new_group(members)
+        if rank in members:
+            x = torch.full((50_000,), float(rank), device="loom")
+            dist.all_reduce(x, group=group)
+            assert (x.cpu() == sum(members)).all()
+            y = torch.full((10,), float(rank), device="loom")
+            dist.broadcast(y, members[-1], group=group)
+            assert (y.cpu() == members[-1]).all()
+            dist.destroy_process_group(group)
+    mesh = init_device_mesh("loom", (2, 2), mesh_dim_names=("hosts", "local"))
+    z = torch.full((10,), float(rank), device="loom")
+    dist.all_reduce(z, group=mesh["hosts"].get_group())
+    dist.all_reduce(z, group=mesh["local"].get_group())
+    assert (z.cpu() == 6).all()
+
+
+def test_groups_on_hosts(hosts: RankPool) -> None:
+    hosts.run(groups_on_hosts)

@@ -145,6 +145,11 @@ void set_fusion_jit(Options& options, std::string_view name, std::string_view va
   options.fusion_jit = value == "1";
 }
 
+void set_host_id(Options& options, std::string_view name, std::string_view value) {
+  if (value.empty()) reject(name, value, "a name");
+  options.host_id = value;
+}
+
 constexpr std::array kTable = {
     OptionInfo{"LOOM_DEVICES", "one per NUMA node, under torchrun LOCAL_WORLD_SIZE",
                "Number of devices that the host's cores are split into, 1 to 16."},
@@ -176,6 +181,9 @@ constexpr std::array kTable = {
         "amx."},
     OptionInfo{"LOOM_FUSION_JIT", "1",
                "0: fused programs are interpreted rather than compiled to machine code."},
+    OptionInfo{"LOOM_HOST_ID", "the machine's boot id",
+               "Ranks of one group that have the same one try to share memory, others use the "
+               "network."},
 };
 
 using Setter = void (*)(Options&, std::string_view name, std::string_view value);
@@ -183,7 +191,7 @@ constexpr std::array<Setter, kTable.size()> kSetters = {
     set_devices,     set_threads,         set_memory,          set_memory_limit,
     set_queue_depth, set_error_stacks,    set_launch_blocking, set_spin,
     set_placement,   set_backward_thread, set_fallback,        set_simd,
-    set_fusion_jit};
+    set_fusion_jit,  set_host_id};
 
 bool belongs_to_build_or_tests(std::string_view name) {
   constexpr std::array<std::string_view, 4> kNames = {"LOOM_CHECKS", "LOOM_CORE_ONLY",

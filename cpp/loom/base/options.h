@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace loom {
@@ -39,6 +40,8 @@ struct Options {
   FallbackMode fallback = FallbackMode::kAllow;  ///< LOOM_FALLBACK: allow | warn | error
   SimdLevel simd = SimdLevel::kAmx;              ///< LOOM_SIMD: scalar | neon | ... | amx
   bool fusion_jit = true;  ///< LOOM_FUSION_JIT: fused programs are compiled to machine code
+  std::string host_id;     ///< LOOM_HOST_ID: ranks of one value try to share memory; empty = those
+                           ///< of one boot of the machine
 };
 
 /// One row of the table, for documentation and for the command line's `env` listing.

@@ -81,7 +81,7 @@ void all_reduce_at_once(Transport& transport, const void* from, void* to, std::s
   for_each_peer(transport, [&](int peer) { transport.send(peer, from, bytes); });
   for_each_peer(transport, [&](int peer) { transport.expect(peer, bytes); });
   // In place the sum must not reach a peer instead of what was to be summed.
-  if (from == to) transport.finish();
+  if (from == to) transport.flush();
   combine_messages(transport, from, to, bytes, how, [](std::size_t, std::size_t) {});
 }
 

@@ -49,6 +49,9 @@ void Mailbox::send(int peer, std::int64_t tag, const void* data, std::size_t byt
   for (std::size_t at = 0; at < bytes; at += kPieceBytes) {
     put(from + at, std::min(kPieceBytes, bytes - at));
   }
+  if (member_->handed_over(Lane::kPointToPoint, peer)) return;
+  member_->wait(member_->departure_bell(member_->rank()), awaited, operation,
+                [&] { return member_->handed_over(Lane::kPointToPoint, peer); });
 }
 
 void Mailbox::receive(int peer, std::int64_t tag, void* to, std::size_t bytes,

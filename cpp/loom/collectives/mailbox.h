@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-// Messages between two ranks that share memory, with tags: who receives takes the first message
+// Messages between two ranks, with tags: who receives takes the first message
 // with its tag, and those before it are kept for others. Sends to one peer are one thread's at a
 // time, and arrive in order; receives may be several threads'.
 
@@ -25,8 +25,8 @@ class LOOM_API Mailbox {
   Mailbox(const Mailbox&) = delete;
   Mailbox& operator=(const Mailbox&) = delete;
 
-  /// Returns when the message is in the ring to `peer`, or kept if that is this rank. Throws:
-  /// PeerError.
+  /// Returns when the message arrives whatever this process does, or is kept if `peer` is this rank.
+  /// Throws: PeerError.
   void send(int peer, std::int64_t tag, const void* data, std::size_t bytes,
             const Operation& operation);
 

@@ -3,6 +3,7 @@
 
 // Bytes from one rank to another, in memory that both have mapped: one writes, one reads. The
 // memory is mapped twice in a row, so that what is written or read at once is always one range.
+// Between hosts each of the two has a ring of its own, and a carrier (carrier.h) is its other side.
 // Thread: one writer and one reader, in whichever processes.
 
 #include <atomic>
@@ -54,6 +55,23 @@ class Ring {
   void release(std::size_t bytes) const noexcept {
     const std::uint64_t read = ends_->read.load(std::memory_order_relaxed);
     ends_->read.store(read + bytes, std::memory_order_release);
+  }
+
+  // For a carrier, whose bytes stay in the ring until the other host's reader has read them.
+  /// How many bytes have ever been written, and read.
+  [[nodiscard]] std::uint64_t written() const noexcept {
+    return ends_->written.load(std::memory_order_acquire);
+  }
+  [[nodiscard]] std::uint64_t read() const noexcept {
+    return ends_->read.load(std::memory_order_acquire);
+  }
+  /// The bytes from the `position`th on, in [read(), written()).
+  [[nodiscard]] const std::byte* readable_from(std::uint64_t position) const noexcept {
+    return data_ + (position & (bytes_ - 1));
+  }
+  /// Releases what lies before the `position`th.
+  void release_until(std::uint64_t position) const noexcept {
+    ends_->read.store(position, std::memory_order_release);
   }
 
  private:

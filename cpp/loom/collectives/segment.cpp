@@ -21,7 +21,6 @@
 namespace loom::collectives {
 namespace {
 
-constexpr int kLanes = 2;
 /// How late a dead peer, a deadline or the end of the process may be noticed.
 constexpr std::int64_t kCheckNs = 20'000'000;
 
@@ -110,14 +109,20 @@ Descriptor create_segment(int ranks) {
 }
 
 // Locks belong to an opening of a file, and a descriptor that was passed on shares its sender's.
-Member::Member(const Descriptor& segment, int rank, int ranks)
-    : rank_(rank), ranks_(ranks), file_(loom::detail::concat("/proc/self/fd/", segment.get())) {
+Member::Member(const Descriptor& segment, int rank, int ranks, std::span<const int> remote)
+    : rank_(rank),
+      ranks_(ranks),
+      file_(loom::detail::concat("/proc/self/fd/", segment.get())),
+      remote_(static_cast<std::size_t>(ranks)) {
   LOOM_CHECK(rank >= 0 && rank < ranks, "Member: expected a rank in [0, ", ranks, "), got ", rank);
   struct stat status{};
   if (::fstat(file_.get(), &status) != 0) throw_system("Member: fstat");
   LOOM_CHECK(static_cast<std::size_t>(status.st_size) == detail::segment_bytes(ranks),
              "Member: expected a segment of ", detail::segment_bytes(ranks), " bytes for ", ranks,
              " ranks, got ", status.st_size);
+  for (const int peer : remote) {
+    remote_[static_cast<std::size_t>(peer)] = std::make_unique<RemotePeer>();
+  }
   flock lock = lock_of(rank);
   if (::fcntl(file_.get(), F_OFD_SETLK, &lock) != 0) {
     LOOM_CHECK(errno != EAGAIN && errno != EACCES, "Member: expected rank ", rank,
@@ -196,14 +201,35 @@ const Ring& Member::incoming(Lane lane, int peer) const {
                    static_cast<std::size_t>(peer)];
 }
 
-Bell& Member::bell(int rank) const { return control_->bells()[rank]; }
+Bell& Member::bell(int rank) const {
+  return remote(rank) != nullptr ? remote(rank)->bell : control_->bells()[rank];
+}
 
-Bell& Member::arrival_bell(int rank) const { return control_->bells()[ranks_ + rank]; }
+Bell& Member::arrival_bell(int rank) const {
+  return remote(rank) != nullptr ? remote(rank)->bell : control_->bells()[ranks_ + rank];
+}
 
-Bell& Member::departure_bell(int rank) const { return control_->bells()[2 * ranks_ + rank]; }
+Bell& Member::departure_bell(int rank) const {
+  return remote(rank) != nullptr ? remote(rank)->bell : control_->bells()[2 * ranks_ + rank];
+}
+
+bool Member::handed_over(Lane lane, int peer) const noexcept {
+  if (remote(peer) == nullptr) return true;
+  return remote(peer)->handed_over[static_cast<std::size_t>(lane)].load(
+             std::memory_order_acquire) == outgoing(lane, peer).written();
+}
+
+void Member::ring_own() const noexcept {
+  for (Bell* const each : {&bell(rank_), &arrival_bell(rank_), &departure_bell(rank_)}) {
+    each->ring();
+  }
+}
 
 void Member::ring_all() const noexcept {
   for (std::size_t i = 0; i < bell_count(ranks_); ++i) control_->bells()[i].ring();
+  for (const auto& peer : remote_) {
+    if (peer != nullptr) peer->bell.ring();
+  }
 }
 
 void Member::abort(const std::string& why) noexcept {
@@ -225,19 +251,19 @@ bool Member::aborted() const noexcept {
 }
 
 std::string Member::reason() const {
+  constexpr std::int64_t kWritingNs = 1'000'000;
+  if (!aborted()) return {};
+  const auto written = [&] {
+    return control_->aborted.load(std::memory_order_acquire) == Control::kAborted;
+  };
+  if (spin_until(written, kWritingNs)) return control_->reason;
   // A process that dies between the two stores of abort() leaves no reason.
-  switch (control_->aborted.load(std::memory_order_acquire)) {
-    case Control::kRuns:
-      return {};
-    case Control::kAborted:
-      return control_->reason;
-    default:
-      return "a rank has aborted the group";
-  }
+  return "a rank has aborted the group";
 }
 
 bool Member::gone(int peer) const noexcept {
   if (peer == rank_) return false;
+  if (remote(peer) != nullptr) return remote(peer)->gone.load(std::memory_order_acquire);
   flock lock = lock_of(peer);
   return ::fcntl(file_.get(), F_OFD_GETLK, &lock) == 0 && lock.l_type == F_UNLCK;
 }

@@ -6,6 +6,8 @@
 // long as somebody has it open; there is nothing to clean up after a crash. While a rank lives it
 // holds a lock on one byte of the file, which the system lets go when its process ends, however it
 // does: no process ids, which differ between containers, and no threads.
+// A rank on another host is there, too: with rings that only this process uses, and what a carrier
+// (carrier.h) tells of it.
 // Thread: any, but each ring and bell as it says.
 
 #include "loom/base/export.h"
@@ -14,8 +16,11 @@
 #include "loom/collectives/own_file.h"
 #include "loom/collectives/ring.h"
 
+#include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -41,6 +46,18 @@ class LOOM_API Descriptor {
 
 /// Rings of operations of the whole group, and of messages between two.
 enum class Lane : std::uint8_t { kCollective, kPointToPoint };
+inline constexpr std::size_t kLanes = 2;
+
+/// What this process knows of a rank on another host: in the segment there is nothing of it.
+struct RemotePeer {
+  /// Beside which its carrier waits for whatever concerns it.
+  Bell bell;
+  // Release by the carrier's receiver, acquire by who looks: all that had come is in the rings.
+  std::atomic<bool> gone{false};
+  // Bytes of each lane that the network has: they arrive though this process ends. Release by the
+  // carrier's sender, acquire by who waits for it.
+  std::array<std::atomic<std::uint64_t>, kLanes> handed_over{};
+};
 
 namespace detail {
 [[nodiscard]] std::size_t segment_bytes(int ranks);
@@ -52,9 +69,10 @@ namespace detail {
 /// A rank's part of a segment.
 class LOOM_API Member {
  public:
-  /// Maps the file and takes the lock of `rank`. Throws: loom::Error when the file is none of
-  /// create_segment(ranks) or the rank is taken; std::system_error when the system refuses.
-  Member(const Descriptor& segment, int rank, int ranks);
+  /// Maps the file and takes the lock of `rank`; the ranks of `remote` have other segments.
+  /// Throws: loom::Error when the file is none of create_segment(ranks) or the rank is taken;
+  /// std::system_error when the system refuses.
+  Member(const Descriptor& segment, int rank, int ranks, std::span<const int> remote = {});
   /// Leaves: whoever waits for this rank is told.
   ~Member();
   Member(const Member&) = delete;
@@ -70,6 +88,15 @@ class LOOM_API Member {
   /// Beside which `rank` waits for messages, or for room for those that it sends.
   [[nodiscard]] Bell& arrival_bell(int rank) const;
   [[nodiscard]] Bell& departure_bell(int rank) const;
+
+  /// Null for a rank that shares the segment.
+  [[nodiscard]] RemotePeer* remote(int peer) const noexcept {
+    return remote_[static_cast<std::size_t>(peer)].get();
+  }
+  /// Whether all that was written for `peer` arrives though this process ends.
+  [[nodiscard]] bool handed_over(Lane lane, int peer) const noexcept;
+  /// Wakes the threads of this rank.
+  void ring_own() const noexcept;
 
   /// Ends all waiting of all ranks, for good: theirs throw `why`. The first reason stays.
   void abort(const std::string& why) noexcept;
@@ -118,8 +145,9 @@ class LOOM_API Member {
   const OwnFile file_;  // holds this rank's lock
   Control* control_ = nullptr;
   std::size_t control_bytes_ = 0;
-  std::vector<std::byte*> mapped_;         // the rings' memory
-  std::vector<Ring> incoming_, outgoing_;  // by lane and peer
+  std::vector<std::byte*> mapped_;                   // the rings' memory
+  std::vector<Ring> incoming_, outgoing_;            // by lane and peer
+  std::vector<std::unique_ptr<RemotePeer>> remote_;  // by rank
 };
 
 }  // namespace loom::collectives

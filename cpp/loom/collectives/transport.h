@@ -28,7 +28,7 @@ class LOOM_API Transport {
   virtual void begin(const Operation& operation) = 0;
 
   /// Sends `bytes` to `peer`, in pieces of kPieceBytes; returns at once. The memory must not change
-  /// until the peer has them, or finish() has returned.
+  /// until the peer has them, or flush() or finish() has returned.
   virtual void send(int peer, const void* data, std::size_t bytes) = 0;
 
   /// Says that a message of `bytes` is next from `peer`; several may be announced.
@@ -41,6 +41,8 @@ class LOOM_API Transport {
   virtual void release(int peer) = 0;
 
   /// Waits until the memory of all that was sent may change. Throws: as next().
+  virtual void flush() = 0;
+  /// Ends the operation: as flush(), and what was sent arrives though this process ends.
   virtual void finish() = 0;
 
   /// Ends the group for all ranks: whoever waits or begins gets a PeerError that says why.

@@ -5,7 +5,8 @@
 // queued: it lives until the last of them has run. Thread: as its parts; abort() and reason(): any.
 
 #include "loom/collectives/mailbox.h"
-#include "loom/collectives/shared_transport.h"
+#include "loom/collectives/ring_transport.h"
+#include "loom/distributed/network.h"
 
 #include <c10/util/intrusive_ptr.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -18,7 +19,9 @@ namespace loom::distributed {
 
 class Engine {
  public:
-  Engine(std::shared_ptr<collectives::Member> member, std::string group);
+  /// `network`: null when all ranks are on this host.
+  Engine(std::shared_ptr<collectives::Member> member, std::unique_ptr<Network> network,
+         const std::string& group);
 
   [[nodiscard]] int rank() const noexcept { return member_->rank(); }
   [[nodiscard]] int ranks() const noexcept { return member_->ranks(); }
@@ -30,7 +33,10 @@ class Engine {
   [[nodiscard]] const std::string& prefix() const noexcept { return prefix_; }
 
   /// Tells the others that this rank takes part in nothing more.
-  void leave() noexcept { member_->leave(); }
+  void leave() noexcept {
+    member_->leave();
+    if (network_ != nullptr) network_->leave();
+  }
   /// Ends the group on all ranks.
   void abort(const std::string& why) noexcept { transport_.abort(why); }
   /// Why it has ended, or nothing.
@@ -41,13 +47,14 @@ class Engine {
  private:
   const std::shared_ptr<collectives::Member> member_;
   const std::string prefix_;
-  collectives::SharedTransport transport_;
+  collectives::RingTransport transport_;
   collectives::Mailbox mailbox_;
+  const std::unique_ptr<Network> network_;
 };
 
 /// Meets the other ranks at `store`; called by all of them, returns when all are there.
 /// Throws: c10::DistBackendError when one does not come until `deadline_ns` (steady clock), or
-/// when ranks cannot share memory.
+/// when hosts cannot be connected.
 [[nodiscard]] std::shared_ptr<Engine> connect(const c10::intrusive_ptr<c10d::Store>& store,
                                               int rank, int ranks, const std::string& group,
                                               std::int64_t deadline_ns);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "loom/collectives/shared_transport.h"
+#include "loom/collectives/ring_transport.h"
 
 #include "loom/base/check.h"
 #include "loom/collectives/peer_error.h"
@@ -28,35 +28,35 @@ static_assert(sizeof(Header) == kUnit);
 
 }  // namespace
 
-SharedTransport::SharedTransport(std::shared_ptr<Member> member)
+RingTransport::RingTransport(std::shared_ptr<Member> member)
     : member_(std::move(member)), peers_(static_cast<std::size_t>(member_->ranks())) {}
 
-int SharedTransport::rank() const noexcept { return member_->rank(); }
-int SharedTransport::ranks() const noexcept { return member_->ranks(); }
+int RingTransport::rank() const noexcept { return member_->rank(); }
+int RingTransport::ranks() const noexcept { return member_->ranks(); }
 
-void SharedTransport::begin(const Operation& operation) {
+void RingTransport::begin(const Operation& operation) {
   member_->check_alive(operation);
   operation_ = operation;
 }
 
-void SharedTransport::send(int peer, const void* data, std::size_t bytes) {
+void RingTransport::send(int peer, const void* data, std::size_t bytes) {
   peers_[static_cast<std::size_t>(peer)].outgoing.push_back(
       {static_cast<const std::byte*>(data), bytes, bytes});
   pump(peer);
 }
 
-void SharedTransport::expect(int peer, std::size_t bytes) {
+void RingTransport::expect(int peer, std::size_t bytes) {
   peers_[static_cast<std::size_t>(peer)].incoming.push_back({bytes, bytes});
 }
 
-bool SharedTransport::pump() {
+bool RingTransport::pump() {
   bool left = false;
   for (int peer = 0; peer < ranks(); ++peer) left = pump(peer) || left;
   return left;
 }
 
 // Whole pieces only, so that the other side is woken for what it can use.
-bool SharedTransport::pump(int peer) {
+bool RingTransport::pump(int peer) {
   auto& messages = peers_[static_cast<std::size_t>(peer)].outgoing;
   if (messages.empty()) return false;
   const Ring& ring = member_->outgoing(Lane::kCollective, peer);
@@ -85,7 +85,7 @@ bool SharedTransport::pump(int peer) {
   return !messages.empty();
 }
 
-std::span<const std::byte> SharedTransport::next(int peer) {
+std::span<const std::byte> RingTransport::next(int peer) {
   Peer& state = peers_[static_cast<std::size_t>(peer)];
   LOOM_ASSERT(!state.incoming.empty() && state.held == 0, "next() of what was not announced");
   Incoming& message = state.incoming.front();
@@ -102,7 +102,7 @@ std::span<const std::byte> SharedTransport::next(int peer) {
   return {ring.readable(), piece};
 }
 
-void SharedTransport::await(int peer, const Ring& ring, std::size_t bytes) {
+void RingTransport::await(int peer, const Ring& ring, std::size_t bytes) {
   member_->check_alive(operation_);
   if (ring.available() >= bytes) return;
   const std::array<int, 1> awaited{peer};
@@ -112,7 +112,7 @@ void SharedTransport::await(int peer, const Ring& ring, std::size_t bytes) {
   });
 }
 
-void SharedTransport::read_header(int peer, const Incoming& message) {
+void RingTransport::read_header(int peer, const Incoming& message) {
   const Ring& ring = member_->incoming(Lane::kCollective, peer);
   Header head;
   std::memcpy(&head, ring.readable(), sizeof(head));
@@ -133,7 +133,7 @@ void SharedTransport::read_header(int peer, const Incoming& message) {
   ring.release(sizeof(head));
 }
 
-void SharedTransport::release(int peer) {
+void RingTransport::release(int peer) {
   Peer& state = peers_[static_cast<std::size_t>(peer)];
   if (state.incoming.front().bytes == 0) state.incoming.pop_front();
   const std::size_t held = std::exchange(state.held, 0);
@@ -143,19 +143,29 @@ void SharedTransport::release(int peer) {
 }
 
 // One peer after the other: who has all of its messages may leave meanwhile.
-void SharedTransport::finish() {
-  if (!pump()) return;
+template <class Done>
+void RingTransport::await_each(Done&& done) {
   for (int peer = 0; peer < ranks(); ++peer) {
-    const auto& messages = peers_[static_cast<std::size_t>(peer)].outgoing;
+    if (done(peer)) continue;
     const std::array<int, 1> awaited{peer};
     member_->wait(member_->bell(rank()), awaited, operation_, [&] {
       pump();
-      return messages.empty();
+      return done(peer);
     });
   }
 }
 
-void SharedTransport::abort(const std::string& why) noexcept { member_->abort(why); }
-std::string SharedTransport::reason() const { return member_->reason(); }
+void RingTransport::flush() {
+  if (!pump()) return;
+  await_each([&](int peer) { return peers_[static_cast<std::size_t>(peer)].outgoing.empty(); });
+}
+
+void RingTransport::finish() {
+  flush();
+  await_each([&](int peer) { return member_->handed_over(Lane::kCollective, peer); });
+}
+
+void RingTransport::abort(const std::string& why) noexcept { member_->abort(why); }
+std::string RingTransport::reason() const { return member_->reason(); }
 
 }  // namespace loom::collectives

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What goes wrong between ranks is an error on each of them, which says what each was doing.
-#include "loom/collectives/shared_transport.h"
+#include "loom/collectives/ring_transport.h"
 
 #include "loom/collectives/algorithms.h"
 #include "loom/collectives/peer_error.h"
@@ -36,7 +36,7 @@ std::string error_of(Body&& body) {
   return "nothing was thrown";
 }
 
-TEST(SharedTransportTest, DifferentSizesAreAnErrorOnAllRanks) {
+TEST(RingTransportTest, DifferentSizesAreAnErrorOnAllRanks) {
   std::array<std::string, 2> errors;
   on_ranks(2, [&](Rank& rank) {
     std::vector<float> data(rank.index == 0 ? 10 : 11);
@@ -54,7 +54,7 @@ TEST(SharedTransportTest, DifferentSizesAreAnErrorOnAllRanks) {
   }
 }
 
-TEST(SharedTransportTest, SizesThatDifferByWholePiecesAreAnError) {
+TEST(RingTransportTest, SizesThatDifferByWholePiecesAreAnError) {
   std::array<std::string, 2> errors;
   on_ranks(2, [&](Rank& rank) {
     std::vector<std::byte> data(rank.index == 0 ? 131'072 : 65'536);
@@ -72,7 +72,7 @@ TEST(SharedTransportTest, SizesThatDifferByWholePiecesAreAnError) {
   }
 }
 
-TEST(SharedTransportTest, WhoHasGotItsPartMayLeave) {
+TEST(RingTransportTest, WhoHasGotItsPartMayLeave) {
   const Descriptor segment = create_segment(3);
   Rank root(segment, 0, 3), third(segment, 2, 3);
   auto second = std::make_unique<Rank>(segment, 1, 3);
@@ -98,7 +98,7 @@ TEST(SharedTransportTest, WhoHasGotItsPartMayLeave) {
   });
 }
 
-TEST(SharedTransportTest, DifferentOperationsAreAnErrorOnAllRanks) {
+TEST(RingTransportTest, DifferentOperationsAreAnErrorOnAllRanks) {
   std::array<std::string, 2> errors;
   on_ranks(2, [&](Rank& rank) {
     errors[static_cast<std::size_t>(rank.index)] = error_of([&] {
@@ -115,7 +115,7 @@ TEST(SharedTransportTest, DifferentOperationsAreAnErrorOnAllRanks) {
   }
 }
 
-TEST(SharedTransportTest, ARankThatDoesNotComeIsNamed) {
+TEST(RingTransportTest, ARankThatDoesNotComeIsNamed) {
   const Descriptor segment = create_segment(3);
   Rank first(segment, 0, 3), second(segment, 1, 3), third(segment, 2, 3);
   loom::testing::on_threads(2, [&](int index) {
@@ -127,7 +127,7 @@ TEST(SharedTransportTest, ARankThatDoesNotComeIsNamed) {
   EXPECT_THROW(third.transport.begin(operation("barrier")), PeerError);
 }
 
-TEST(SharedTransportTest, WhatALeavingRankHasSentArrives) {
+TEST(RingTransportTest, WhatALeavingRankHasSentArrives) {
   const Descriptor segment = create_segment(2);
   Rank first(segment, 0, 2);
   std::vector<std::int32_t> data(1000, 5);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-// The transport between ranks that share memory (segment.h). Each message is a header, by which the
-// other side sees that both run the same operation, then its bytes, in units of 64.
+// The transport of a group: over rings, which ranks of one host share (segment.h), and carriers
+// copy between hosts (carrier.h). Each message is a header, by which the other side sees that both
+// run the same operation, then its bytes, in units of 64.
 // Thread: as Transport.
 
 #include "loom/collectives/segment.h"
@@ -14,9 +15,9 @@
 
 namespace loom::collectives {
 
-class LOOM_API SharedTransport final : public Transport {
+class LOOM_API RingTransport final : public Transport {
  public:
-  explicit SharedTransport(std::shared_ptr<Member> member);
+  explicit RingTransport(std::shared_ptr<Member> member);
 
   [[nodiscard]] int rank() const noexcept override;
   [[nodiscard]] int ranks() const noexcept override;
@@ -25,6 +26,7 @@ class LOOM_API SharedTransport final : public Transport {
   void expect(int peer, std::size_t bytes) override;
   [[nodiscard]] std::span<const std::byte> next(int peer) override;
   void release(int peer) override;
+  void flush() override;
   void finish() override;
   void abort(const std::string& why) noexcept override;
   [[nodiscard]] std::string reason() const override;
@@ -52,6 +54,8 @@ class LOOM_API SharedTransport final : public Transport {
 
   bool pump(int peer);
   void await(int peer, const Ring& ring, std::size_t bytes);
+  template <class Done>
+  void await_each(Done&& done);
   void read_header(int peer, const Incoming& message);
 
   const std::shared_ptr<Member> member_;

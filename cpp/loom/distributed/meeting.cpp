@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/distributed/meeting.h"
+
+#include "loom/base/check.h"
+#include "loom/base/futex.h"
+#include "loom/base/options.h"
+
+#include <c10/util/Exception.h>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include <exception>
+#include <fstream>
+#include <utility>
+
+namespace loom::distributed {
+namespace {
+
+/// What a rank says of a segment that it has.
+constexpr const char* kHasIt = "has it";
+
+/// The same on all ranks of a machine, until it starts anew; containers share it.
+std::string host_id() {
+  std::string id = options().host_id;
+  if (id.empty()) std::getline(std::ifstream("/proc/sys/kernel/random/boot_id") >> std::ws, id);
+  return id.empty() ? "unknown" : id;
+}
+
+}  // namespace
+
+Meeting::Meeting(c10::intrusive_ptr<c10d::Store> store, int rank, int ranks,
+                 std::int64_t deadline_ns)
+    : store_(std::move(store)),
+      rank_(rank),
+      ranks_(ranks),
+      deadline_ns_(deadline_ns),
+      number_(store_->add(loom::detail::concat("meetings/", rank), 1)) {}
+
+std::string Meeting::key(const std::string& what, int rank) const {
+  return loom::detail::concat("meeting/", number_, "/", what, "/", rank);
+}
+
+c10::intrusive_ptr<c10d::Store> Meeting::store_for(const char* what) const {
+  return c10::make_intrusive<c10d::PrefixStore>(
+      loom::detail::concat("meeting/", number_, "/", what), store_);
+}
+
+std::vector<int> Meeting::find_neighbours() {
+  const std::string own = host_id();
+  store_->set(key("host", rank_), own);
+  std::vector<int> neighbours;
+  for (int peer = 0; peer < ranks_; ++peer) {
+    if (store_->get_to_str(key("host", peer)) == own) neighbours.push_back(peer);
+  }
+  return neighbours;
+}
+
+// Containers of one machine may not reach each other's sockets: those that are left form a host of
+// their own, as often as it takes.
+std::shared_ptr<collectives::Member> Meeting::meet() {
+  std::vector<int> neighbours = find_neighbours();
+  for (;;) {
+    const int leader = neighbours.front();
+    if (leader == rank_) {
+      collectives::SegmentServer server(ranks_);
+      serve(server, neighbours);
+      return join(server.segment(), leader);
+    }
+    if (const auto segment = request(leader, neighbours)) return join(*segment, leader);
+  }
+}
+
+void Meeting::serve(collectives::SegmentServer& server, const std::vector<int>& neighbours) {
+  constexpr std::int64_t kLookNs = 50'000'000;
+  store_->set(key("segment", rank_), server.name());
+  std::size_t served = 1;
+  for (const int peer : neighbours) {
+    if (peer == rank_) continue;
+    while (!store_->check({key(loom::detail::concat("segment/", rank_), peer)})) {
+      TORCH_CHECK_WITH(DistBackendError, now_ns() < deadline_ns_, "lccl: expected rank ", peer,
+                       " to come before the timeout, got ", served, " of ", neighbours.size(),
+                       " ranks");
+      if (server.serve_one(now_ns() + kLookNs)) ++served;
+    }
+  }
+}
+
+std::optional<collectives::Descriptor> Meeting::request(int leader, std::vector<int>& neighbours) {
+  const std::string name = store_->get_to_str(key("segment", leader));
+  const std::string what = loom::detail::concat("segment/", leader);
+  std::optional<collectives::Descriptor> segment;
+  std::string state = kHasIt;
+  try {
+    segment = collectives::request_segment(name, deadline_ns_);
+  } catch (const std::exception& error) {
+    state = error.what();
+    TORCH_WARN("lccl: rank ", rank_, " cannot share memory with rank ", leader,
+               ", which says to be on the same machine (", state,
+               "): what they exchange goes over the network");
+  }
+  store_->set(key(what, rank_), state);
+  if (segment) return segment;
+  std::erase_if(neighbours, [&](int peer) {
+    return peer == leader || store_->get_to_str(key(what, peer)) == kHasIt;
+  });
+  return std::nullopt;
+}
+
+std::shared_ptr<collectives::Member> Meeting::join(const collectives::Descriptor& segment,
+                                                   int leader) {
+  store_->set(key("leader", rank_), std::to_string(leader));
+  std::vector<int> remote;
+  for (int peer = 0; peer < ranks_; ++peer) {
+    const int other = std::stoi(store_->get_to_str(key("leader", peer)));
+    if (other != leader) remote.push_back(peer);
+  }
+  has_hosts_ = !remote.empty();
+  std::shared_ptr<collectives::Member> member;
+  try {
+    member = std::make_shared<collectives::Member>(segment, rank_, ranks_, remote);
+  } catch (const std::exception& error) {
+    store_->set(key("member", rank_), error.what());
+    throw;
+  }
+  store_->set(key("member", rank_), kHasIt);
+  for (int peer = 0; peer < ranks_; ++peer) {
+    const std::string state = store_->get_to_str(key("member", peer));
+    TORCH_CHECK_WITH(DistBackendError, state == kHasIt, "lccl: rank ", peer,
+                     " cannot take part: ", state);
+  }
+  return member;
+}
+
+}  // namespace loom::distributed
