@@ -7,36 +7,56 @@
 #include <gtest/gtest.h>
 
 #include "collectives/ranks.h"
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <numeric>
 #include <set>
+#include <string>
 #include <thread>
 #include <vector>
 
 namespace loom::collectives {
 namespace {
 
-using testing::on_ranks;
+using testing::on_hosts;
 using testing::operation;
 using testing::Rank;
 
-TEST(MailboxTest, LongMessagesBothWaysAtOnce) {
-  on_ranks(2, [](Rank& rank) {
+/// Asks and waits; returns from whom it came.
+int receive(Rank& rank, int peer, std::int64_t tag, void* to, std::size_t bytes) {
+  const auto request = rank.mailbox.request(peer, tag);
+  return rank.mailbox.receive(*request, to, bytes, operation("recv"));
+}
+
+/// By the hosts of each rank, of which there are up to four.
+class MailboxTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  [[nodiscard]] static std::string hosts(std::size_t ranks) {
+    return std::string(GetParam()).substr(0, ranks);
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Hosts, MailboxTest, ::testing::Values("aaaa", "abba"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST_P(MailboxTest, LongMessagesBothWaysAtOnce) {
+  on_hosts(hosts(2), [](Rank& rank) {
     std::vector<std::int32_t> mine(1'000'000), theirs(mine.size());
     std::iota(mine.begin(), mine.end(), rank.index);
     {
       const std::jthread sends([&] {
         rank.mailbox.send(1 - rank.index, 0, mine.data(), mine.size() * 4, operation("send"));
       });
-      rank.mailbox.receive(1 - rank.index, 0, theirs.data(), theirs.size() * 4, operation("recv"));
+      receive(rank, 1 - rank.index, 0, theirs.data(), theirs.size() * 4);
     }
     std::iota(mine.begin(), mine.end(), 1 - rank.index);
     EXPECT_EQ(theirs, mine);
   });
 }
 
-TEST(MailboxTest, TagsMayComeInAnotherOrder) {
-  on_ranks(2, [](Rank& rank) {
+TEST_P(MailboxTest, TagsMayComeInAnotherOrder) {
+  on_hosts(hosts(2), [](Rank& rank) {
     constexpr std::int64_t kTags = 20;
     for (std::int64_t tag = 0; tag < kTags; ++tag) {
       if (rank.index == 0) {
@@ -44,31 +64,31 @@ TEST(MailboxTest, TagsMayComeInAnotherOrder) {
       } else {
         std::int64_t got = -1;
         const std::int64_t wanted = kTags - 1 - tag;
-        rank.mailbox.receive(0, wanted, &got, sizeof(got), operation("recv"));
+        receive(rank, 0, wanted, &got, sizeof(got));
         EXPECT_EQ(got, wanted);
       }
     }
   });
 }
 
-TEST(MailboxTest, MessagesToItselfAreKept) {
-  on_ranks(2, [](Rank& rank) {
+TEST_P(MailboxTest, MessagesToItselfAreKept) {
+  on_hosts(hosts(2), [](Rank& rank) {
     const std::vector<std::int32_t> first{1, 2, 3}, second{rank.index};
     std::vector<std::int32_t> got(3);
     rank.mailbox.send(rank.index, 7, first.data(), 12, operation("send"));
     rank.mailbox.send(rank.index, 8, second.data(), 4, operation("send"));
-    rank.mailbox.receive(rank.index, 8, got.data(), 4, operation("recv"));
+    receive(rank, rank.index, 8, got.data(), 4);
     EXPECT_EQ(got.front(), rank.index);
-    rank.mailbox.receive(rank.index, 7, got.data(), 12, operation("recv"));
+    receive(rank, rank.index, 7, got.data(), 12);
     EXPECT_EQ(got, first);
   });
 }
 
-TEST(MailboxTest, WaitsForAMessageToItself) {
-  on_ranks(2, [](Rank& rank) {
+TEST_P(MailboxTest, WaitsForAMessageToItself) {
+  on_hosts(hosts(2), [](Rank& rank) {
     int got = 0;
     const std::jthread receives([&] {
-      rank.mailbox.receive(rank.index, 0, &got, sizeof(got), operation("recv"));
+      receive(rank, rank.index, 0, &got, sizeof(got));
       EXPECT_EQ(got, 5);
     });
     const int value = 5;
@@ -76,22 +96,22 @@ TEST(MailboxTest, WaitsForAMessageToItself) {
   });
 }
 
-TEST(MailboxTest, EqualTagsKeepTheirOrder) {
-  on_ranks(2, [](Rank& rank) {
+TEST_P(MailboxTest, EqualTagsKeepTheirOrder) {
+  on_hosts(hosts(2), [](Rank& rank) {
     for (int i = 0; i < 1000; ++i) {
       int value = i;
       if (rank.index == 0) {
         rank.mailbox.send(1, 3, &value, sizeof(value), operation("send"));
       } else {
-        rank.mailbox.receive(0, 3, &value, sizeof(value), operation("recv"));
+        receive(rank, 0, 3, &value, sizeof(value));
         EXPECT_EQ(value, i);
       }
     }
   });
 }
 
-TEST(MailboxTest, FromAnybody) {
-  on_ranks(4, [](Rank& rank) {
+TEST_P(MailboxTest, FromAnybody) {
+  on_hosts(hosts(4), [](Rank& rank) {
     if (rank.index != 0) {
       rank.mailbox.send(0, 1, &rank.index, sizeof(int), operation("send"));
       return;
@@ -99,7 +119,7 @@ TEST(MailboxTest, FromAnybody) {
     std::set<int> sources;
     for (int i = 0; i < 3; ++i) {
       int value = -1;
-      const int source = rank.mailbox.receive_any(1, &value, sizeof(value), operation("recv"));
+      const int source = receive(rank, Mailbox::kAnybody, 1, &value, sizeof(value));
       EXPECT_EQ(value, source);
       sources.insert(source);
     }
@@ -107,8 +127,8 @@ TEST(MailboxTest, FromAnybody) {
   });
 }
 
-TEST(MailboxTest, TwoThreadsWaitForOneSender) {
-  on_ranks(2, [](Rank& rank) {
+TEST_P(MailboxTest, TwoThreadsWaitForOneSender) {
+  on_hosts(hosts(2), [](Rank& rank) {
     constexpr int kMessages = 200;
     if (rank.index == 0) {
       for (int i = 0; i < 2 * kMessages; ++i) {
@@ -119,20 +139,42 @@ TEST(MailboxTest, TwoThreadsWaitForOneSender) {
     loom::testing::on_threads(2, [&](int tag) {
       for (int i = 0; i < kMessages; ++i) {
         int value = -1;
-        rank.mailbox.receive(0, tag, &value, sizeof(value), operation("recv"));
+        receive(rank, 0, tag, &value, sizeof(value));
         EXPECT_EQ(value, 2 * i + tag);
       }
     });
   });
 }
 
-TEST(MailboxTest, AnotherSizeIsAnError) {
-  on_ranks(2, [](Rank& rank) {
+TEST_P(MailboxTest, AMessageIsThatOfWhoHasAskedFirst) {
+  on_hosts(hosts(2), [](Rank& rank) {
+    if (rank.index == 0) {
+      for (int i = 0; i < 3; ++i) rank.mailbox.send(1, 0, &i, sizeof(i), operation("send"));
+      return;
+    }
+    const auto first = rank.mailbox.request(0, 0);
+    auto dropped = rank.mailbox.request(Mailbox::kAnybody, 0);
+    const auto second = rank.mailbox.request(Mailbox::kAnybody, 0);
+    const auto other = rank.mailbox.request(Mailbox::kAnybody, 5);
+    const auto third = rank.mailbox.request(0, 0);
+    dropped.reset();
+    const std::array requests{third, second, first};  // and they come the other way round
+    loom::testing::on_threads(3, [&](int index) {
+      int value = -1;
+      rank.mailbox.receive(*requests[static_cast<std::size_t>(index)], &value, sizeof(value),
+                           operation("recv"));
+      EXPECT_EQ(value, 2 - index);
+    });
+  });
+}
+
+TEST_P(MailboxTest, AnotherSizeIsAnError) {
+  on_hosts(hosts(2), [](Rank& rank) {
     std::int64_t value = 0;
     if (rank.index == 0) {
       rank.mailbox.send(1, 0, &value, 8, operation("send"));
     } else {
-      EXPECT_THROW(rank.mailbox.receive(0, 0, &value, 4, operation("recv")), PeerError);
+      EXPECT_THROW(receive(rank, 0, 0, &value, 4), PeerError);
     }
   });
 }

@@ -3,9 +3,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import torch
 import torch.distributed as dist
 from rank_pool import RankPool
+
+import torch_loom
 
 
 def filled(value: float, size: int = 1000) -> torch.Tensor:
@@ -93,6 +97,81 @@ def tags() -> None:
 
 def test_tags(ranks: RankPool) -> None:
     ranks.run(tags)
+
+
+def tags_that_come_otherwise() -> None:
+    """What is received first comes last: tags find each other, whatever waits."""
+    rank = dist.get_rank()
+    if rank == 0:
+        dist.send(filled(2), 1, tag=2)
+        dist.recv(filled(-1), 1, tag=3)
+        dist.send(filled(1), 1, tag=1)
+    elif rank == 1:
+        first, second = filled(-1), filled(-1)
+        late, early = dist.irecv(first, 0, tag=1), dist.irecv(second, 0, tag=2)
+        assert late is not None
+        assert early is not None
+        early.wait(timedelta(seconds=30))
+        assert is_filled(second, 2)
+        dist.send(filled(3), 0, tag=3)
+        late.wait(timedelta(seconds=30))
+        assert is_filled(first, 1)
+
+
+def test_tags_that_come_otherwise(ranks: RankPool) -> None:
+    ranks.run(tags_that_come_otherwise)
+
+
+def many_tags() -> None:
+    rank = dist.get_rank()
+    tags = list(range(20))
+    if rank == 0:
+        for tag in reversed(tags):
+            dist.send(filled(tag), 1, tag=tag)
+    elif rank == 1:
+        received = [filled(-1) for _ in tags]
+        works = [dist.irecv(x, 0, tag=tag) for tag, x in zip(tags, received, strict=True)]
+        for tag, work in zip(tags, works, strict=True):
+            assert work is not None
+            work.wait()
+            assert is_filled(received[tag], tag)
+
+
+def test_many_tags(ranks: RankPool) -> None:
+    ranks.run(many_tags)
+
+
+def the_first_to_ask() -> None:
+    """A message is that of the first call that it suits, though that one runs later."""
+    rank = dist.get_rank()
+    store = dist.distributed_c10d._get_default_store()
+    if rank == 0:
+        dist.send(filled(1), 1)
+        dist.send(filled(2), 1)
+        store.set("the_first_to_ask", "sent")
+    elif rank == 1:
+        first, second = filled(-1), filled(-1)
+        side = torch.loom.Stream()
+        torch.loom.synchronize()
+        hold = torch_loom._C._Hold(torch.loom.current_device(), 50.0)
+        earlier = dist.irecv(first, 0)
+        with torch.loom.stream(side):
+            later = dist.irecv(second)  # from anybody
+        store.wait(["the_first_to_ask"])
+        hold.release()
+        assert earlier is not None
+        assert later is not None
+        earlier.wait()
+        later.wait()
+        assert is_filled(first, 1)
+        assert is_filled(second, 2)
+    dist.barrier()
+    if rank == 0:
+        store.delete_key("the_first_to_ask")
+
+
+def test_the_first_to_ask(ranks: RankPool) -> None:
+    ranks.run(the_first_to_ask)
 
 
 def from_anybody() -> None:

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <map>
 #include <utility>
 
 namespace loom::collectives {
@@ -23,10 +24,51 @@ constexpr std::size_t to_units(std::size_t bytes) { return (bytes + kUnit - 1) /
 
 }  // namespace
 
-Mailbox::Mailbox(std::shared_ptr<Member> member) : member_(std::move(member)) {
+/// Those who ask, in the order in which they have begun to.
+class Mailbox::Requests {
+ public:
+  std::uint64_t add(int peer, std::int64_t tag) {
+    MutexLock lock(mutex_);
+    waiting_.emplace(next_, Wanted{peer, tag});
+    return next_++;
+  }
+  void remove(std::uint64_t number) {
+    MutexLock lock(mutex_);
+    waiting_.erase(number);
+  }
+  /// Whether nobody before `number` wants a message with `tag` from `peer`.
+  [[nodiscard]] bool is_first(std::uint64_t number, int peer, std::int64_t tag) const {
+    MutexLock lock(mutex_);
+    return std::none_of(waiting_.begin(), waiting_.lower_bound(number), [&](const auto& entry) {
+      const Wanted& wanted = entry.second;
+      return wanted.tag == tag && (wanted.peer == peer || wanted.peer == kAnybody);
+    });
+  }
+
+ private:
+  struct Wanted {
+    int peer;
+    std::int64_t tag;
+  };
+  mutable Mutex mutex_;  // after an inbox's
+  std::map<std::uint64_t, Wanted> waiting_ LOOM_GUARDED_BY(mutex_);
+  std::uint64_t next_ LOOM_GUARDED_BY(mutex_) = 0;
+};
+
+Mailbox::Request::Request(std::shared_ptr<Requests> all, int peer, std::int64_t tag)
+    : all_(std::move(all)), peer_(peer), tag_(tag), number_(all_->add(peer, tag)) {}
+
+Mailbox::Request::~Request() { all_->remove(number_); }
+
+Mailbox::Mailbox(std::shared_ptr<Member> member)
+    : member_(std::move(member)), requests_(std::make_shared<Requests>()) {
   for (int peer = 0; peer < member_->ranks(); ++peer) {
     inboxes_.push_back(std::make_unique<Inbox>());
   }
+}
+
+std::shared_ptr<Mailbox::Request> Mailbox::request(int peer, std::int64_t tag) {
+  return std::make_shared<Request>(requests_, peer, tag);
 }
 
 void Mailbox::send(int peer, std::int64_t tag, const void* data, std::size_t bytes,
@@ -54,13 +96,15 @@ void Mailbox::send(int peer, std::int64_t tag, const void* data, std::size_t byt
                 [&] { return member_->handed_over(Lane::kPointToPoint, peer); });
 }
 
-void Mailbox::receive(int peer, std::int64_t tag, void* to, std::size_t bytes,
-                      const Operation& operation) {
+int Mailbox::receive(const Request& request, void* to, std::size_t bytes,
+                     const Operation& operation) {
   member_->check_alive(operation);
+  if (request.peer_ == kAnybody) return receive_any(request, to, bytes, operation);
   std::vector<int> awaited;
-  if (peer != member_->rank()) awaited.push_back(peer);
+  if (request.peer_ != member_->rank()) awaited.push_back(request.peer_);
   member_->wait(member_->arrival_bell(member_->rank()), awaited, operation,
-                [&] { return try_receive(peer, tag, to, bytes, operation); });
+                [&] { return try_receive(request.peer_, request, to, bytes, operation); });
+  return request.peer_;
 }
 
 void Mailbox::keep(int peer, std::int64_t tag, const void* data, std::size_t bytes) {
@@ -74,10 +118,9 @@ void Mailbox::keep(int peer, std::int64_t tag, const void* data, std::size_t byt
   member_->arrival_bell(member_->rank()).ring();
 }
 
-int Mailbox::receive_any(std::int64_t tag, void* to, std::size_t bytes,
+int Mailbox::receive_any(const Request& request, void* to, std::size_t bytes,
                          const Operation& operation) {
   int source = -1;
-  member_->check_alive(operation);
   // Nobody in particular is awaited: that one rank has left is no reason to give up, but that all
   // have is.
   std::int64_t next_look = now_ns() + kLookNs;
@@ -86,7 +129,7 @@ int Mailbox::receive_any(std::int64_t tag, void* to, std::size_t bytes,
     const bool alone = looks && all_gone();
     if (looks) next_look = now_ns() + kLookNs;
     for (int peer = 0; peer < member_->ranks(); ++peer) {
-      if (peer == member_->rank() || !try_receive(peer, tag, to, bytes, operation)) continue;
+      if (peer == member_->rank() || !try_receive(peer, request, to, bytes, operation)) continue;
       source = peer;
       return true;
     }
@@ -107,16 +150,19 @@ bool Mailbox::all_gone() const {
   return true;
 }
 
-bool Mailbox::try_receive(int peer, std::int64_t tag, void* to, std::size_t bytes,
+bool Mailbox::try_receive(int peer, const Request& request, void* to, std::size_t bytes,
                           const Operation& operation) {
   Inbox& inbox = *inboxes_[static_cast<std::size_t>(peer)];
+  const std::int64_t tag = request.tag_;
   MutexLock lock(inbox.mutex);
+  if (!requests_->is_first(request.number_, peer, tag)) return false;
   const auto found = std::find_if(inbox.parked.begin(), inbox.parked.end(),
                                   [&](const Parked& message) { return message.tag == tag; });
   if (found != inbox.parked.end()) {
     check_size(peer, bytes, found->bytes.size(), operation);
     if (bytes != 0) std::memcpy(to, found->bytes.data(), bytes);
     inbox.parked.erase(found);
+    end(request);
     return true;
   }
   if (peer == member_->rank()) return false;
@@ -128,6 +174,7 @@ bool Mailbox::try_receive(int peer, std::int64_t tag, void* to, std::size_t byte
     ring.release(sizeof(head));
     if (head.tag == tag) {
       read(peer, static_cast<std::byte*>(to), bytes, operation);
+      end(request);
       return true;
     }
     Parked message{head.tag, std::vector<std::byte>(head.bytes)};
@@ -136,6 +183,11 @@ bool Mailbox::try_receive(int peer, std::int64_t tag, void* to, std::size_t byte
     member_->arrival_bell(member_->rank()).ring();  // it may be what another thread waits for
   }
   return false;
+}
+
+void Mailbox::end(const Request& request) {
+  requests_->remove(request.number_);
+  member_->arrival_bell(member_->rank()).ring();
 }
 
 void Mailbox::read(int peer, std::byte* to, std::size_t bytes, const Operation& operation) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-// Messages between two ranks, with tags: who receives takes the first message
-// with its tag, and those before it are kept for others. Sends to one peer are one thread's at a
-// time, and arrive in order; receives may be several threads'.
+// Messages between two ranks, with tags. Who wants one asks for it first, which settles the order;
+// a message belongs to the first of those that it suits who has asked, and is kept until that one
+// comes. Sends to one peer are one thread's at a time, and arrive in order; requests and receives
+// may be several threads'.
 
 #include "loom/base/export.h"
 #include "loom/base/mutex.h"
@@ -14,13 +15,31 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <optional>
 #include <vector>
 
 namespace loom::collectives {
 
 class LOOM_API Mailbox {
  public:
+  static constexpr int kAnybody = -1;
+
+  class Requests;
+  /// A place among those who ask, until it has got its message or is dropped.
+  class LOOM_API Request {
+   public:
+    Request(std::shared_ptr<Requests> all, int peer, std::int64_t tag);
+    ~Request();
+    Request(const Request&) = delete;
+    Request& operator=(const Request&) = delete;
+
+   private:
+    friend class Mailbox;
+    const std::shared_ptr<Requests> all_;
+    const int peer_;
+    const std::int64_t tag_;
+    const std::uint64_t number_;
+  };
+
   explicit Mailbox(std::shared_ptr<Member> member);
   Mailbox(const Mailbox&) = delete;
   Mailbox& operator=(const Mailbox&) = delete;
@@ -30,11 +49,12 @@ class LOOM_API Mailbox {
   void send(int peer, std::int64_t tag, const void* data, std::size_t bytes,
             const Operation& operation);
 
-  /// Waits for a message from `peer`. Throws: PeerError, also if it has another size.
-  void receive(int peer, std::int64_t tag, void* to, std::size_t bytes, const Operation& operation);
+  /// Asks for a message from `peer`, which may be kAnybody.
+  [[nodiscard]] std::shared_ptr<Request> request(int peer, std::int64_t tag);
 
-  /// Waits for a message from anybody, and returns from whom it came.
-  int receive_any(std::int64_t tag, void* to, std::size_t bytes, const Operation& operation);
+  /// Waits for the message, and returns from whom it came. Throws: PeerError, also if it has
+  /// another size.
+  int receive(const Request& request, void* to, std::size_t bytes, const Operation& operation);
 
  private:
   struct Header {
@@ -53,14 +73,18 @@ class LOOM_API Mailbox {
 
   /// Keeps a message of this rank to itself.
   void keep(int peer, std::int64_t tag, const void* data, std::size_t bytes);
-  /// Takes the message if it has come, or keeps one that is another's.
-  bool try_receive(int peer, std::int64_t tag, void* to, std::size_t bytes,
+  int receive_any(const Request& request, void* to, std::size_t bytes, const Operation& operation);
+  /// Takes the message if it has come from `peer`; keeps those of others that are in its way.
+  bool try_receive(int peer, const Request& request, void* to, std::size_t bytes,
                    const Operation& operation);
+  /// The request has got its message: who has asked later may be next.
+  void end(const Request& request);
   [[nodiscard]] bool all_gone() const;
   void read(int peer, std::byte* to, std::size_t bytes, const Operation& operation);
   void check_size(int peer, std::size_t expected, std::size_t got, const Operation& operation);
 
   const std::shared_ptr<Member> member_;
+  const std::shared_ptr<Requests> requests_;
   std::vector<std::unique_ptr<Inbox>> inboxes_;
 };
 

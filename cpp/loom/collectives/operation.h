@@ -16,6 +16,7 @@ struct Operation {
   std::uint64_t number = 0;  ///< how many operations of its group, or messages, came before it
   std::int64_t deadline_ns = INT64_MAX;  ///< of the steady clock
   std::uint64_t bytes = 0;               ///< of the tensors, where these are as many on all ranks
+  std::uint64_t layout = 0;              ///< of those, in a number: 0 when all are contiguous
   [[nodiscard]] std::string text() const { return detail::concat(name, " (number ", number, ")"); }
 };
 

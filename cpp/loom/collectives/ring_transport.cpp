@@ -22,7 +22,8 @@ struct Header {
   std::uint64_t number;
   std::uint64_t bytes;      ///< of the message
   std::uint64_t all_bytes;  ///< of the operation
-  char name[kUnit - 24];    ///< of the operation, ends with a zero
+  std::uint64_t layout;     ///< of the operation
+  char name[kUnit - 32];    ///< of the operation, ends with a zero
 };
 static_assert(sizeof(Header) == kUnit);
 
@@ -68,7 +69,7 @@ bool RingTransport::pump(int peer) {
     if (ring.room() < header + to_units(piece)) break;
     std::byte* to = ring.writable();
     if (header != 0) {
-      Header head{operation_.number, message.whole, operation_.bytes, {}};
+      Header head{operation_.number, message.whole, operation_.bytes, operation_.layout, {}};
       std::strncpy(head.name, operation_.name, sizeof(head.name) - 1);
       std::memcpy(to, &head, sizeof(head));
       to += sizeof(head);
@@ -120,17 +121,17 @@ void RingTransport::read_header(int peer, const Incoming& message) {
   const bool same = head.number == operation_.number && head.bytes == message.whole &&
                     head.all_bytes == operation_.bytes &&
                     std::strncmp(head.name, operation_.name, sizeof(head.name) - 1) == 0;
-  if (!same) {
-    const std::string why = loom::detail::concat(
-        "expected the same operations with the same sizes on all ranks, got ", operation_.text(),
-        " of ", operation_.bytes, " bytes, with ", message.whole, " to come, on rank ", rank(),
-        ", and ", head.name, " (number ", head.number, ") of ", head.all_bytes, " bytes, with ",
-        head.bytes, " to come, on rank ", peer);
-    member_->abort(why);
-    throw PeerError(PeerError::Cause::kMismatch,
-                    loom::detail::concat(operation_.text(), ": ", why));
-  }
-  ring.release(sizeof(head));
+  if (same && head.layout == operation_.layout) return ring.release(sizeof(head));
+  const std::string why =
+      same ? loom::detail::concat("expected tensors with the same strides on all ranks, got others",
+                                  " on rank ", rank(), " than on rank ", peer)
+           : loom::detail::concat(
+                 "expected the same operations with the same sizes on all ranks, got ",
+                 operation_.text(), " of ", operation_.bytes, " bytes, with ", message.whole,
+                 " to come, on rank ", rank(), ", and ", head.name, " (number ", head.number,
+                 ") of ", head.all_bytes, " bytes, with ", head.bytes, " to come, on rank ", peer);
+  member_->abort(same ? loom::detail::concat("in ", operation_.text(), ": ", why) : why);
+  throw PeerError(PeerError::Cause::kMismatch, loom::detail::concat(operation_.text(), ": ", why));
 }
 
 void RingTransport::release(int peer) {

@@ -34,6 +34,11 @@ void set_signal_handler(SignalHandler handler) noexcept {
   g_signal_handler.store(handler, std::memory_order_relaxed);
 }
 
+void handle_signals() {
+  const SignalHandler handler = g_signal_handler.load(std::memory_order_relaxed);
+  if (handler != nullptr) handler();
+}
+
 std::uint64_t Timeline::host_waits() noexcept {
   return g_host_waits.load(std::memory_order_relaxed);
 }

@@ -13,4 +13,8 @@ namespace loom {
 /// Throws: what the body throws.
 LOOM_API void call_in_wait_wrapper(void (*body)(void*), void* context);
 
+/// Runs the handlers of signals that have come meanwhile, for who waits otherwise than in
+/// Timeline::wait(). Throws: what they throw.
+LOOM_API void handle_signals();
+
 }  // namespace loom

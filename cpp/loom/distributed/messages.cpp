@@ -4,10 +4,14 @@
 
 #include <c10/util/Exception.h>
 
+#include <memory>
+#include <utility>
+
 namespace loom::distributed {
 namespace {
 
 using c10d::OpType;
+using collectives::Mailbox;
 using collectives::Operation;
 using collectives::Source;
 using collectives::Target;
@@ -20,6 +24,14 @@ const at::Tensor& only(const char* name, const std::vector<at::Tensor>& tensors)
 void check_peer(const char* name, int peer, int ranks) {
   TORCH_CHECK_VALUE(peer >= 0 && peer < ranks, name, ": expected a rank in [0, ", ranks, "), got ",
                     peer);
+}
+
+/// The request is made by the caller: messages belong to who has called first.
+Command::Body receive_into(const Target& to, std::shared_ptr<Mailbox::Request> request) {
+  return [to, request = std::move(request)](Engine& engine, const Operation& operation,
+                                            Completion& completion) {
+    completion.set_source(engine.mailbox().receive(*request, to.data, to.bytes, operation));
+  };
 }
 
 }  // namespace
@@ -40,28 +52,26 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::recv(Tensors& tensors, int from, int
   check_peer("recv", from, size_);
   Operands operands("recv");
   const Target to = operands.write(tensor);
-  return launch(
-      {.name = "recv", .type = OpType::RECV, .way = Way::kFrom, .peer = from, .outputs = tensors},
-      operands,
-      [from, to, tag](Engine& engine, const Operation& operation, Completion& completion) {
-        engine.mailbox().receive(from, tag, to.data, to.bytes, operation);
-        completion.set_source(from);
-      });
+  return launch({.name = "recv",
+                 .type = OpType::RECV,
+                 .way = Way::kFrom,
+                 .peer = from,
+                 .tag = tag,
+                 .outputs = tensors},
+                operands, receive_into(to, engine_->mailbox().request(from, tag)));
 }
 
 ProcessGroupLccl::WorkPtr ProcessGroupLccl::recvAnysource(Tensors& tensors, int tag) {
   const at::Tensor& tensor = only("recv", tensors);
   Operands operands("recv");
   const Target to = operands.write(tensor);
-  return launch(
-      {.name = "recv",
-       .type = OpType::RECVANYSOURCE,
-       .way = Way::kFrom,
-       .peer = -1,
-       .outputs = tensors},
-      operands, [to, tag](Engine& engine, const Operation& operation, Completion& completion) {
-        completion.set_source(engine.mailbox().receive_any(tag, to.data, to.bytes, operation));
-      });
+  return launch({.name = "recv",
+                 .type = OpType::RECVANYSOURCE,
+                 .way = Way::kFrom,
+                 .peer = Mailbox::kAnybody,
+                 .tag = tag,
+                 .outputs = tensors},
+                operands, receive_into(to, engine_->mailbox().request(Mailbox::kAnybody, tag)));
 }
 
 }  // namespace loom::distributed

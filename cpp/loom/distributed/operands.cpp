@@ -8,6 +8,23 @@
 
 namespace loom::distributed {
 
+namespace {
+
+std::uint64_t layout_of(const at::Tensor& tensor) {
+  if (tensor.is_contiguous()) return 0;
+  std::uint64_t layout = 1;
+  for (std::int64_t dim = 0; dim < tensor.dim(); ++dim) {
+    // Strides of what has one element in a dimension say nothing.
+    if (tensor.size(dim) == 1) continue;
+    for (const std::int64_t number : {tensor.size(dim), tensor.stride(dim)}) {
+      layout = (layout ^ static_cast<std::uint64_t>(number)) * 1099511628211U;
+    }
+  }
+  return layout;
+}
+
+}  // namespace
+
 collectives::Source Operands::read(const at::Tensor& tensor) {
   const collectives::Target memory = add(tensor, AccessKind::kRead);
   return {memory.data, memory.bytes};
@@ -40,6 +57,7 @@ collectives::Target Operands::add(const at::Tensor& tensor, AccessKind kind) {
   if (kind != AccessKind::kReplace) inputs_.push_back(tensor);
   const std::size_t bytes = tensor.nbytes();
   bytes_ += bytes;
+  layout_ = layout_ * 31 + layout_of(tensor);
   return {ref.data(), bytes};
 }
 

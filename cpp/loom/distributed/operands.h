@@ -10,6 +10,8 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -36,6 +38,9 @@ class Operands {
     return inputs_.empty() ? tensors_ : inputs_;
   }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+  /// A number for the order of their elements in memory, which ranks must agree on: 0 when all are
+  /// contiguous.
+  [[nodiscard]] std::uint64_t layout() const noexcept { return layout_; }
 
  private:
   collectives::Target add(const at::Tensor& tensor, AccessKind kind);
@@ -45,6 +50,7 @@ class Operands {
   AccessList accesses_;
   std::vector<at::Tensor> tensors_, inputs_;
   std::size_t bytes_ = 0;
+  std::uint64_t layout_ = 0;
 };
 
 }  // namespace loom::distributed

@@ -75,10 +75,18 @@ c10d::ErrorType ProcessGroupLccl::getError() {
   return engine_->reason().empty() ? c10d::ErrorType::SUCCESS : c10d::ErrorType::REMOTE_ERROR;
 }
 
+// Tags may be as many as messages: a queue whose messages have all come is another tag's next.
 Queue& ProcessGroupLccl::queue_of(const Call& call, int index) {
-  Queue*& queue = queues_[{call.way, call.peer}];
-  if (queue == nullptr) queue = &device(index).lend_queue();
-  return *queue;
+  const std::tuple key{call.way, call.peer, call.tag};
+  if (const auto found = queues_.find(key); found != queues_.end()) return *found->second;
+  const auto unused = std::find_if(queues_.begin(), queues_.end(), [&](const auto& entry) {
+    return call.way == Way::kFrom && std::get<Way>(entry.first) == Way::kFrom &&
+           entry.second->idle();
+  });
+  if (unused == queues_.end()) return *(queues_[key] = &device(index).lend_queue());
+  auto node = queues_.extract(unused);
+  node.key() = key;
+  return *queues_.insert(std::move(node)).position->second;
 }
 
 ProcessGroupLccl::WorkPtr ProcessGroupLccl::launch(const Call& call, const Operands& operands,
@@ -89,11 +97,10 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::launch(const Call& call, const Opera
   const c10::DeviceIndex index = on_device ? operands.device()->index() : current_device();
   Queue& current = current_queue(index);
   current.check_not_captured(call.name, "other ranks take part in it");
-  std::vector<Tensors> released;  // goes after the lock: deleters may want the GIL
+  host_tensors_->release_ended();
   MutexLock lock(mutex_);
   TORCH_CHECK(!left_, "lccl: ", call.name, ": the process group has been shut down");
   engine_->check_alive(call.name);
-  released = take_host_tensors();
   Queue& queue = queue_of(call, index);
   std::uint64_t& next_number = numbers_[{call.way, call.peer}];
   const std::uint64_t number = next_number;
@@ -103,7 +110,10 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::launch(const Call& call, const Opera
           .count();
   auto completion = std::make_shared<Completion>();
   collectives::Operation operation{call.name, number};
-  if (call.same_bytes) operation.bytes = operands.bytes();
+  if (call.same_bytes) {
+    operation.bytes = operands.bytes();
+    operation.layout = operands.layout();
+  }
   // Also for tensors of the cpu, which hold what a queued copy to them writes: in the order of the
   // calls.
   queue.wait_for(current.timeline(), current.seal());
@@ -116,7 +126,7 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::launch(const Call& call, const Opera
       record_queue(tensor.storage().data_ptr(), queue);
     }
   } else if (!operands.tensors().empty()) {
-    host_tensors_.push_back({completion, operands.tensors()});
+    host_tensors_->keep(completion, operands.tensors());
   }
   if (records_.size() == kRecords) records_.pop_front();
   records_.push_back({call.name, number, operands.bytes(), completion});
@@ -133,7 +143,7 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::make_work(const Call& call, std::uin
   }
   return c10::make_intrusive<WorkLccl>(
       engine_, call.type, number, std::move(parts), call.outputs,
-      on_host ? WorkLccl::Results::kHost : WorkLccl::Results::kDevice);
+      on_host ? WorkLccl::Results::kHost : WorkLccl::Results::kDevice, host_tensors_);
 }
 
 void ProcessGroupLccl::startCoalescing() {
@@ -153,16 +163,6 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::endCoalescing() {
   return make_work(call, numbers_[{Way::kGroup, -1}], std::move(all.parts), all.on_host);
 }
 
-std::vector<ProcessGroupLccl::Tensors> ProcessGroupLccl::take_host_tensors() {
-  std::vector<Tensors> taken;
-  std::erase_if(host_tensors_, [&](HostTensors& held) {
-    if (!held.completion->ended()) return false;
-    taken.push_back(std::move(held.tensors));
-    return true;
-  });
-  return taken;
-}
-
 ProcessGroupLccl::WorkPtr ProcessGroupLccl::after_current(const WorkLccl& work,
                                                           const Tensors& outputs) {
   std::vector<WorkLccl::Part> parts = work.parts();
@@ -173,7 +173,7 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::after_current(const WorkLccl& work,
   }
   return c10::make_intrusive<WorkLccl>(engine_, c10d::OpType::_ALLREDUCE_SPARSE,
                                        work.getSequencenumber(), std::move(parts), outputs,
-                                       WorkLccl::Results::kDevice);
+                                       WorkLccl::Results::kDevice, host_tensors_);
 }
 
 ProcessGroupLccl::Ptr<c10d::Backend> ProcessGroupLccl::split(
@@ -212,11 +212,18 @@ void ProcessGroupLccl::shutdown() {
 }
 
 void ProcessGroupLccl::leave() noexcept {
-  if (in_bad_fork()) return;     // the parent's group goes on
-  std::deque<HostTensors> held;  // goes after the lock
-  MutexLock lock(mutex_);
-  if (left_) return;
-  left_ = true;
+  if (in_bad_fork()) return;  // the parent's group goes on
+  {
+    MutexLock lock(mutex_);
+    if (left_) return;
+    left_ = true;
+    leave_group();
+  }
+  // Without the lock: deleters may want the GIL.
+  host_tensors_->release_all(deadline_after(std::chrono::seconds(1)));
+}
+
+void ProcessGroupLccl::leave_group() noexcept {
   bool idle = true;
   for (const auto& [key, queue] : queues_) idle = idle && queue->idle();
   if (idle) {
@@ -224,13 +231,6 @@ void ProcessGroupLccl::leave() noexcept {
   } else {
     // What is queued would wait for ranks that may wait for this one. The last command leaves.
     engine_->abort(loom::detail::concat("rank ", rank_, " has left with work queued"));
-  }
-  held.swap(host_tensors_);
-  const std::int64_t deadline = deadline_after(std::chrono::seconds(1));
-  for (HostTensors& each : held) {
-    if (each.completion->wait(deadline)) continue;
-    // It may still be written, by a command behind work of the user's that takes its time.
-    static_cast<void>(new Tensors(std::move(each.tensors)));
   }
   // A queue that has an error to tell is not lent again: it would be told to another group.
   if (idle && engine_->reason().empty()) {

@@ -3,8 +3,9 @@
 
 // lccl, loom's backend of torch.distributed. An operation returns at once: it is a command of a
 // queue of the group's own, which first waits for what the current stream holds, and the Work that
-// it returns orders later work behind it. Messages between two ranks have a queue for each peer and
-// direction, so that none waits for another. Tensors of the cpu take the same way.
+// it returns orders later work behind it. Messages to a rank have a queue of their own, and those
+// that are received have one for each peer and tag, so that none waits for another. Tensors of the
+// cpu take the same way.
 // Any error ends the group on all ranks: the operation that failed, those that are queued, and
 // those begun later throw c10::DistBackendError, which says which rank failed in what. Thread: any;
 // operations are in the order in which they are called.
@@ -13,6 +14,7 @@
 #include "loom/base/mutex.h"
 #include "loom/distributed/command.h"
 #include "loom/distributed/engine.h"
+#include "loom/distributed/host_tensors.h"
 #include "loom/distributed/operands.h"
 #include "loom/distributed/work.h"
 
@@ -26,6 +28,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -119,7 +122,8 @@ class LOOM_API ProcessGroupLccl final : public c10d::Backend {
   [[nodiscard]] std::vector<Record> records() const;
 
  private:
-  /// What a command runs on: the queue of the group, or that of messages to or from a rank.
+  /// What a command runs on: the queue of the group, that of messages to a rank, or one of messages
+  /// from a rank with a tag.
   enum class Way : std::uint8_t { kGroup, kTo, kFrom };
   struct Call {
     const char* name;
@@ -127,6 +131,7 @@ class LOOM_API ProcessGroupLccl final : public c10d::Backend {
     bool same_bytes = false;  ///< tensors are as large on all ranks
     Way way = Way::kGroup;
     int peer = -1;
+    int tag = 0;  ///< of what is received
     std::chrono::milliseconds timeout = c10d::kUnsetTimeout;
     Tensors outputs = {};
   };
@@ -134,28 +139,22 @@ class LOOM_API ProcessGroupLccl final : public c10d::Backend {
 
   WorkPtr launch(const Call& call, const Operands& operands, Body body);
   Queue& queue_of(const Call& call, int device) LOOM_REQUIRES(mutex_);
-  /// Those of operations that have ended: to be dropped without the lock.
-  [[nodiscard]] std::vector<Tensors> take_host_tensors() LOOM_REQUIRES(mutex_);
   WorkPtr make_work(const Call& call, std::uint64_t number, std::vector<WorkLccl::Part> parts,
                     bool on_host) LOOM_REQUIRES(mutex_);
   /// The Work of what the current stream has made of `work`'s results.
   WorkPtr after_current(const WorkLccl& work, const Tensors& outputs);
   void leave() noexcept;
+  void leave_group() noexcept LOOM_REQUIRES(mutex_);
 
   const Ptr<Options> options_;
   const std::shared_ptr<Engine> engine_;
+  const std::shared_ptr<HostTensors> host_tensors_ = std::make_shared<HostTensors>();
   mutable Mutex mutex_;
   bool left_ LOOM_GUARDED_BY(mutex_) = false;
+  // By way, peer and tag.
+  std::map<std::tuple<Way, int, int>, Queue*> queues_ LOOM_GUARDED_BY(mutex_);
   // By way and peer.
-  std::map<std::pair<Way, int>, Queue*> queues_ LOOM_GUARDED_BY(mutex_);
   std::map<std::pair<Way, int>, std::uint64_t> numbers_ LOOM_GUARDED_BY(mutex_);
-  // Tensors of the cpu that commands use: their deleters may want the GIL, which workers never
-  // take.
-  struct HostTensors {
-    std::shared_ptr<Completion> completion;
-    Tensors tensors;
-  };
-  std::deque<HostTensors> host_tensors_ LOOM_GUARDED_BY(mutex_);
   struct Recorded {
     const char* name;
     std::uint64_t number;

@@ -31,13 +31,15 @@ std::exception_ptr error_of(const Completion& completion) {
 }  // namespace
 
 WorkLccl::WorkLccl(std::shared_ptr<Engine> engine, c10d::OpType type, std::uint64_t number,
-                   std::vector<Part> parts, std::vector<at::Tensor> outputs, Results results)
+                   std::vector<Part> parts, std::vector<at::Tensor> outputs, Results results,
+                   std::shared_ptr<HostTensors> host_tensors)
     : Work(engine->rank(), type),
       engine_(std::move(engine)),
       number_(number),
       parts_(std::move(parts)),
       outputs_(std::move(outputs)),
-      results_(results) {}
+      results_(results),
+      host_tensors_(std::move(host_tensors)) {}
 
 bool WorkLccl::isCompleted() {
   return std::all_of(parts_.begin(), parts_.end(),
@@ -103,24 +105,31 @@ bool WorkLccl::wait(std::chrono::milliseconds timeout) {
 }
 
 void WorkLccl::wait_on_host(std::chrono::milliseconds timeout) {
-  if (!is_limited(timeout)) {
-    wait_for_parts();
-    return check();
-  }
+  is_limited(timeout) ? wait_limited(timeout) : wait_for_parts();
+  host_tensors_->release_ended();
+  check();
+}
+
+void WorkLccl::wait_limited(std::chrono::milliseconds timeout) {
   const std::int64_t until = now_ns() + std::chrono::nanoseconds(timeout).count();
   struct Waited {
     const std::vector<Part>& parts;
     std::int64_t until;
     bool ended;
   } waited{parts_, until, false};
-  call_in_wait_wrapper(
-      [](void* context) {
-        auto& state = *static_cast<Waited*>(context);
-        state.ended = std::all_of(state.parts.begin(), state.parts.end(), [&](const Part& part) {
-          return part.completion->wait(state.until);
-        });
-      },
-      &waited);
+  for (;;) {
+    waited.until = std::min(until, now_ns() + Timeline::kSignalPeriodNs);
+    call_in_wait_wrapper(
+        [](void* context) {
+          auto& state = *static_cast<Waited*>(context);
+          state.ended = std::all_of(state.parts.begin(), state.parts.end(), [&](const Part& part) {
+            return part.completion->wait(state.until);
+          });
+        },
+        &waited);
+    if (waited.ended || waited.until == until) break;
+    handle_signals();
+  }
   check();
   if (waited.ended) return;
   const std::string why =

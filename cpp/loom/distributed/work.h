@@ -10,6 +10,7 @@
 #include "loom/device/queue.h"
 #include "loom/distributed/completion.h"
 #include "loom/distributed/engine.h"
+#include "loom/distributed/host_tensors.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
@@ -36,7 +37,8 @@ class LOOM_API WorkLccl final : public c10d::Work {
   enum class Results { kDevice, kHost };
 
   WorkLccl(std::shared_ptr<Engine> engine, c10d::OpType type, std::uint64_t number,
-           std::vector<Part> parts, std::vector<at::Tensor> outputs, Results results);
+           std::vector<Part> parts, std::vector<at::Tensor> outputs, Results results,
+           std::shared_ptr<HostTensors> host_tensors);
 
   bool isCompleted() override;
   bool isSuccess() const override;
@@ -65,12 +67,15 @@ class LOOM_API WorkLccl final : public c10d::Work {
   [[nodiscard]] c10::DeviceIndex device() const;
   /// Throws: as wait().
   void wait_on_host(std::chrono::milliseconds timeout);
+  /// As wait_on_host(), with a limit.
+  void wait_limited(std::chrono::milliseconds timeout);
 
   const std::shared_ptr<Engine> engine_;
   const std::uint64_t number_;
   const std::vector<Part> parts_;
   const std::vector<at::Tensor> outputs_;
   const Results results_;
+  const std::shared_ptr<HostTensors> host_tensors_;
 };
 
 }  // namespace loom::distributed
