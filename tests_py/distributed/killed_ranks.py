@@ -157,7 +157,14 @@ class Rank:
 
 
 def live(
-    rank: int, count: int, seed: int, work: str, store: str, pipe: int, steps: int | None
+    rank: int,
+    count: int,
+    seed: int,
+    work: str,
+    store: str,
+    pipe: int,
+    steps: int | None,
+    hosts: str,
 ) -> None:
     """A rank's life: it says when it is ready, what came of it, and when it has left the group."""
 
@@ -165,6 +172,8 @@ def live(
         os.write(pipe, (json.dumps(what) + "\n").encode())
 
     at_exit.append(lambda: say(left=time.monotonic()))
+    if hosts:
+        os.environ["LOOM_HOST_ID"] = hosts[rank]
     torch.set_num_threads(1)
     dist.init_process_group(
         "cpu:gloo,loom:lccl", store=dist.FileStore(store, count), rank=rank, world_size=count
@@ -188,7 +197,9 @@ def live(
     sys.exit(0)  # as a script ends, with all that is destroyed then
 
 
-def start(count: int, seed: int, work: str, folder: Path, steps: int | None = None) -> list[Rank]:
+def start(
+    count: int, seed: int, work: str, folder: Path, steps: int | None = None, hosts: str = ""
+) -> list[Rank]:
     store = str(folder / f"store.{work}.{count}.{seed}.{steps}")
     ranks = []
     for rank in range(count):
@@ -196,7 +207,7 @@ def start(count: int, seed: int, work: str, folder: Path, steps: int | None = No
         process = os.fork()
         if process == 0:
             os.close(ours)
-            live(rank, count, seed, work, store, theirs, steps)
+            live(rank, count, seed, work, store, theirs, steps, hosts)
         os.close(theirs)
         ranks.append(Rank(process, ours))
     return ranks
@@ -255,14 +266,19 @@ class Deaths:
     ended: list[float] = field(default_factory=list)
 
 
-def kill_one(seed: int, folder: Path, numbers: dict[int, list[str]], deaths: Deaths) -> None:
+def kill_one(
+    seed: int, on_hosts: bool, folder: Path, numbers: dict[int, list[str]], deaths: Deaths
+) -> None:
     chance = random.Random(seed)
     count, work = chance.randint(2, MOST_RANKS), chance.choice(sorted(WORK))
     victim, moment = chance.randrange(count), chance.uniform(0, 0.4)
-    ranks = start(count, seed, work, folder)
+    hosts = "".join(chance.choice("ab") for _ in range(count)) if on_hosts else ""
+    ranks = start(count, seed, work, folder, hosts=hosts)
 
     def fault(what: str) -> None:
-        deaths.faults.append(f"seed {seed}, {count} ranks, {work}, rank {victim} killed: {what}")
+        deaths.faults.append(
+            f"seed {seed}, {count} ranks {hosts}, {work}, rank {victim} killed: {what}"
+        )
 
     if not wait(ranks, lambda rank: bool(rank.said) or rank.code is not None, SECONDS_TO_START):
         fault("the ranks did not start")
@@ -300,12 +316,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("count", type=int, nargs="?", default=200)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--hosts", action="store_true", help="ranks are on two hosts, at random")
     given = parser.parse_args()
     folder = Path(tempfile.mkdtemp())
     numbers = {count: numbers_of(count, "training", folder) for count in range(2, MOST_RANKS + 1)}
     deaths = Deaths()
     for number in range(given.count):
-        kill_one(given.seed + number, folder, numbers, deaths)
+        kill_one(given.seed + number, given.hosts, folder, numbers, deaths)
     shutil.rmtree(folder)
     for fault in deaths.faults:
         print(fault)

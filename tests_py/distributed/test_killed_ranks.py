@@ -10,9 +10,9 @@ import pytest
 PROGRAM = Path(__file__).with_name("killed_ranks.py")
 
 
-def kill(count: int, seed: int) -> None:
+def kill(count: int, seed: int, *options: str) -> None:
     done = subprocess.run(
-        [sys.executable, str(PROGRAM), str(count), "--seed", str(seed)],
+        [sys.executable, str(PROGRAM), str(count), "--seed", str(seed), *options],
         capture_output=True,
         text=True,
         check=False,
@@ -29,3 +29,9 @@ def test_ranks_that_are_killed() -> None:
 @pytest.mark.timeout(3600)
 def test_two_hundred_ranks_that_are_killed() -> None:
     kill(200, seed=1000)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_forty_ranks_that_are_killed_on_two_hosts() -> None:
+    kill(40, 0, "--hosts")

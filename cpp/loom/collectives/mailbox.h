@@ -44,7 +44,7 @@ class LOOM_API Mailbox {
   Mailbox(const Mailbox&) = delete;
   Mailbox& operator=(const Mailbox&) = delete;
 
-  /// Returns when the message arrives whatever this process does, or is kept if `peer` is this rank.
+  /// Returns when the message arrives whatever this process does; one to this rank is kept.
   /// Throws: PeerError.
   void send(int peer, std::int64_t tag, const void* data, std::size_t bytes,
             const Operation& operation);
