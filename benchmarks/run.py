@@ -35,6 +35,7 @@ PARTS = {
     "shapes": "shapes.py",
     "pooling": "pooling.py",
     "collectives": "collectives.py",
+    "ddp": "ddp_step.py",
     "recurrent": "recurrent.py",
     "small": "small_networks.py",
     "cross_entropy": "cross_entropy.py",
