@@ -13,9 +13,9 @@ SECONDS = 240
 
 
 def torchrun(folder: Path, source: str, ranks: int, *options: str) -> str:
-    """Run `source` on so many ranks, with torchrun's own `options`. Return what they print; fail
-    with what they say where one of them does."""
-    script = folder / "script.py"
+    """Run `source` on so many ranks, with torchrun's own `options`. Return what they print, one
+    rank after the other; fail with what they say where one of them does."""
+    script, logs = folder / "script.py", folder / "logs"
     script.write_text(textwrap.dedent(source))
     done = subprocess.run(
         [
@@ -24,6 +24,10 @@ def torchrun(folder: Path, source: str, ranks: int, *options: str) -> str:
             "torch.distributed.run",
             "--standalone",
             f"--nproc-per-node={ranks}",
+            # A file for each: torchrun starts `python -u`, which writes a line in several pieces,
+            # so in one file the lines of ranks would be mixed.
+            "--redirects=1",
+            f"--log-dir={logs}",
             *options,
             str(script),
         ],
@@ -36,5 +40,7 @@ def torchrun(folder: Path, source: str, ranks: int, *options: str) -> str:
         timeout=SECONDS,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    # Of each start of the ranks, then of each rank.
+    out = "".join(path.read_text() for path in sorted(logs.glob("*/attempt_*/*/stdout.log")))
+    assert done.returncode == 0, out + done.stdout + done.stderr
+    return out
