@@ -98,6 +98,19 @@ TEST(RingTransportTest, WhoHasGotItsPartMayLeave) {
   });
 }
 
+TEST(RingTransportTest, HeadersOfMessagesWithoutBytesMakeRoom) {
+  for (const char* const hosts : {"aa", "ab"}) {
+    testing::on_hosts(hosts, [](Rank& self) {
+      // More than there is room for, one way only.
+      const std::size_t times =
+          self.member->outgoing(Lane::kCollective, 1 - self.index).capacity() / 64 + 1000;
+      for (std::size_t i = 0; i < times; ++i) {
+        self.run("broadcast", [&] { broadcast(self.transport, {}, 0); });
+      }
+    });
+  }
+}
+
 TEST(RingTransportTest, DifferentOperationsAreAnErrorOnAllRanks) {
   std::array<std::string, 2> errors;
   on_ranks(2, [&](Rank& rank) {

@@ -137,10 +137,8 @@ void RingTransport::read_header(int peer, const Incoming& message) {
 void RingTransport::release(int peer) {
   Peer& state = peers_[static_cast<std::size_t>(peer)];
   if (state.incoming.front().bytes == 0) state.incoming.pop_front();
-  const std::size_t held = std::exchange(state.held, 0);
-  if (held == 0) return;
-  member_->incoming(Lane::kCollective, peer).release(held);
-  member_->bell(peer).ring();  // it may wait for room
+  member_->incoming(Lane::kCollective, peer).release(std::exchange(state.held, 0));
+  member_->bell(peer).ring();  // it may wait for room, which the header of no bytes has made, too
 }
 
 // One peer after the other: who has all of its messages may leave meanwhile.
