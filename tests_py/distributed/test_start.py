@@ -177,6 +177,21 @@ def test_defaults(pair: RankPool) -> None:
     pair.run(defaults)
 
 
+def alone_in_a_group() -> None:
+    if dist.get_rank() == 0:
+        with pytest.raises(dist.DistBackendError, match="rank 1 to come before the timeout"):
+            dist.new_group(backend="lccl", timeout=timedelta(seconds=1))
+
+
+@pytest.mark.timeout(60)
+def test_a_group_waits_no_longer_than_its_own_timeout() -> None:
+    pool = RankPool(2, timeout=1800.0)  # which the store has, too
+    try:
+        pool.run(alone_in_a_group)
+    finally:
+        pool.close()
+
+
 SCRIPT = """
     import os
 

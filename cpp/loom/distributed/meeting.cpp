@@ -8,6 +8,8 @@
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
+#include <algorithm>
+#include <chrono>
 #include <exception>
 #include <fstream>
 #include <utility>
@@ -39,6 +41,18 @@ std::string Meeting::key(const std::string& what, int rank) const {
   return loom::detail::concat("meeting/", number_, "/", what, "/", rank);
 }
 
+std::string Meeting::get(const std::string& what, int rank) const {
+  const std::string name = key(what, rank);
+  const std::int64_t left_ms = std::max<std::int64_t>((deadline_ns_ - now_ns()) / 1'000'000, 1);
+  try {
+    store_->wait({name}, std::chrono::milliseconds(left_ms));
+    return store_->get_to_str(name);
+  } catch (const c10::Error& error) {
+    TORCH_CHECK_WITH(DistBackendError, false, "lccl: expected rank ", rank,
+                     " to come before the timeout, got: ", error.what_without_backtrace());
+  }
+}
+
 c10::intrusive_ptr<c10d::Store> Meeting::store_for(const char* what) const {
   return c10::make_intrusive<c10d::PrefixStore>(
       loom::detail::concat("meeting/", number_, "/", what), store_);
@@ -49,7 +63,7 @@ std::vector<int> Meeting::find_neighbours() {
   store_->set(key("host", rank_), own);
   std::vector<int> neighbours;
   for (int peer = 0; peer < ranks_; ++peer) {
-    if (store_->get_to_str(key("host", peer)) == own) neighbours.push_back(peer);
+    if (get("host", peer) == own) neighbours.push_back(peer);
   }
   return neighbours;
 }
@@ -85,7 +99,7 @@ void Meeting::serve(collectives::SegmentServer& server, const std::vector<int>& 
 }
 
 std::optional<collectives::Descriptor> Meeting::request(int leader, std::vector<int>& neighbours) {
-  const std::string name = store_->get_to_str(key("segment", leader));
+  const std::string name = get("segment", leader);
   const std::string what = loom::detail::concat("segment/", leader);
   std::optional<collectives::Descriptor> segment;
   std::string state = kHasIt;
@@ -99,9 +113,7 @@ std::optional<collectives::Descriptor> Meeting::request(int leader, std::vector<
   }
   store_->set(key(what, rank_), state);
   if (segment) return segment;
-  std::erase_if(neighbours, [&](int peer) {
-    return peer == leader || store_->get_to_str(key(what, peer)) == kHasIt;
-  });
+  std::erase_if(neighbours, [&](int peer) { return peer == leader || get(what, peer) == kHasIt; });
   return std::nullopt;
 }
 
@@ -110,7 +122,7 @@ std::shared_ptr<collectives::Member> Meeting::join(const collectives::Descriptor
   store_->set(key("leader", rank_), std::to_string(leader));
   std::vector<int> remote;
   for (int peer = 0; peer < ranks_; ++peer) {
-    const int other = std::stoi(store_->get_to_str(key("leader", peer)));
+    const int other = std::stoi(get("leader", peer));
     if (other != leader) remote.push_back(peer);
   }
   has_hosts_ = !remote.empty();
@@ -123,7 +135,7 @@ std::shared_ptr<collectives::Member> Meeting::join(const collectives::Descriptor
   }
   store_->set(key("member", rank_), kHasIt);
   for (int peer = 0; peer < ranks_; ++peer) {
-    const std::string state = store_->get_to_str(key("member", peer));
+    const std::string state = get("member", peer);
     TORCH_CHECK_WITH(DistBackendError, state == kHasIt, "lccl: rank ", peer,
                      " cannot take part: ", state);
   }

@@ -35,6 +35,9 @@ class Meeting {
 
  private:
   [[nodiscard]] std::string key(const std::string& what, int rank) const;
+  /// What `rank` has set, once it has. Throws: c10::DistBackendError at the deadline, which may be
+  /// earlier than the store's own.
+  [[nodiscard]] std::string get(const std::string& what, int rank) const;
   /// Those that say to be on this rank's machine, this one too.
   [[nodiscard]] std::vector<int> find_neighbours();
   /// Hands the segment to the others, until each has said whether it has got it.
