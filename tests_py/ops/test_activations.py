@@ -76,6 +76,20 @@ def test_values(name, dtype):
     )
 
 
+def test_erf_of_large_numbers_is_one_and_gelu_of_their_negatives_zero():
+    """What is left of 1 would be multiplied with the number itself."""
+    x = torch.tensor([4.0, 6.0, 1e3, 1e30, float("inf")]).repeat(20)
+    (there,) = to_loom((x,))
+    assert torch.equal(natively(torch.erf, there).cpu(), torch.ones(100))
+    assert torch.equal(natively(torch.erf, -there).cpu(), -torch.ones(100))
+    numbers = slice(1, 4)
+    assert torch.equal(natively(F.gelu, -there).cpu()[numbers], torch.zeros(3))
+    assert natively(F.gelu, -there).cpu()[4].isnan()  # as on cpu
+    g = torch.ones_like(there)
+    gradient = natively(aten.gelu_backward, g, -there).cpu()
+    assert torch.equal(gradient[2:4], torch.zeros(2))
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("dim", [0, 1, -1])
 @pytest.mark.parametrize("shape", [(6, 10, 14), (2, 2, 2), (64, 300, 8)], ids=str)

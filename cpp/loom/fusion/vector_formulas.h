@@ -119,7 +119,8 @@ struct Formula<Op::kTanh> {
   }
 };
 
-// The Taylor series, made minimax, at the multiple of 1/4 that is nearest. From 3.92 on it is 1.
+// The Taylor series, made minimax, at the multiple of 1/4 that is nearest. From 4 on it is 1: where
+// 1 + erf is 0, gelu is too.
 template <>
 struct Formula<Op::kErf> {
   static constexpr bool kExists = true;
@@ -130,7 +131,7 @@ struct Formula<Op::kErf> {
     // A number so large that its last bit is a quarter: what is added to it is rounded to those,
     // and its lowest bits number them.
     const Vector shift = m.number(3145728.0F);
-    const Vector size = m.least(m.number(3.925F), m.abs(a));
+    const Vector size = m.least(m.number(4.0F), m.abs(a));
     const Vector which = m.add(m.least(m.number(3.75F), size), shift);
     const Vector x = m.sub(size, m.sub(which, shift));
     Vector sum = m.erf_term(which, kTerms - 1);
