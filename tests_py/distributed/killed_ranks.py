@@ -40,6 +40,7 @@ import torch_loom  # noqa: E402, F401
 
 MOST_RANKS = 4
 STEPS = 40  # after which a training starts anew
+MOST_STEPS_BEFORE = 60  # a rank is killed somewhere in what comes after so many, at most
 SECONDS_TO_START = 60.0
 SECONDS_TO_END = 60.0  # and not until the timeout of half an hour
 
@@ -164,9 +165,11 @@ def live(
     store: str,
     pipe: int,
     steps: int | None,
+    due: int,
     hosts: str,
 ) -> None:
-    """A rank's life: it says when it is ready, what came of it, and when it has left the group."""
+    """A rank's life: it says when `due` steps are done, what came of it, and when it has left the
+    group."""
 
     def say(**what: Any) -> None:
         os.write(pipe, (json.dumps(what) + "\n").encode())
@@ -181,9 +184,9 @@ def live(
     done: list[str] = []
     try:
         for result in WORK[work](rank, count, seed):
-            if not done:
-                say(ready=True)
             done.append(result)
+            if len(done) == due:
+                say(due=True)
             if len(done) == steps:
                 break
     except dist.DistBackendError as error:
@@ -198,7 +201,13 @@ def live(
 
 
 def start(
-    count: int, seed: int, work: str, folder: Path, steps: int | None = None, hosts: str = ""
+    count: int,
+    seed: int,
+    work: str,
+    folder: Path,
+    steps: int | None = None,
+    due: int = 1,
+    hosts: str = "",
 ) -> list[Rank]:
     store = str(folder / f"store.{work}.{count}.{seed}.{steps}")
     ranks = []
@@ -207,7 +216,7 @@ def start(
         process = os.fork()
         if process == 0:
             os.close(ours)
-            live(rank, count, seed, work, store, theirs, steps, hosts)
+            live(rank, count, seed, work, store, theirs, steps, due, hosts)
         os.close(theirs)
         ranks.append(Rank(process, ours))
     return ranks
@@ -271,20 +280,20 @@ def kill_one(
 ) -> None:
     chance = random.Random(seed)
     count, work = chance.randint(2, MOST_RANKS), chance.choice(sorted(WORK))
-    victim, moment = chance.randrange(count), chance.uniform(0, 0.4)
+    victim, due = chance.randrange(count), chance.randint(1, MOST_STEPS_BEFORE)
     hosts = "".join(chance.choice("ab") for _ in range(count)) if on_hosts else ""
-    ranks = start(count, seed, work, folder, hosts=hosts)
+    ranks = start(count, seed, work, folder, due=due, hosts=hosts)
 
     def fault(what: str) -> None:
         deaths.faults.append(
             f"seed {seed}, {count} ranks {hosts}, {work}, rank {victim} killed: {what}"
         )
 
-    if not wait(ranks, lambda rank: bool(rank.said) or rank.code is not None, SECONDS_TO_START):
-        fault("the ranks did not start")
+    # It goes on while it is waited for: where in its next steps it dies, nobody says.
+    if not wait([ranks[victim]], lambda rank: rank.last("due") is not None, SECONDS_TO_START):
+        fault(f"it has not done {due} steps")
         end(ranks)
         return
-    time.sleep(moment)
     killed = time.monotonic()
     os.kill(ranks[victim].process, signal.SIGKILL)
     deaths.killed += 1
