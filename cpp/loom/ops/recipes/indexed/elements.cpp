@@ -2,6 +2,7 @@
 #include "loom/ops/recipes/indexed/elements.h"
 
 #include "loom/base/ceil_div.h"
+#include "loom/kernels/index/elements.h"
 
 #include <ATen/ops/scalar_tensor.h>
 
@@ -11,74 +12,11 @@
 namespace loom::ops {
 namespace {
 
+using kernels::index::gather_range;
+using kernels::index::scatter_part;
+
 bool is_plain(const at::Tensor& tensor) {
   return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg() && tensor.numel() > 0;
-}
-
-/// Where an index leads, and whether all that were asked for are there.
-class Checked {
- public:
-  explicit Checked(std::int64_t items) noexcept : items_(static_cast<std::uint64_t>(items)) {}
-  /// Somewhere in the tensor in any case.
-  [[nodiscard]] std::int64_t operator()(std::int64_t place) noexcept {
-    const bool there = static_cast<std::uint64_t>(place) < items_;
-    all_there_ &= there;
-    return there ? place : 0;
-  }
-  [[nodiscard]] bool all_there() const noexcept { return all_there_; }
-
- private:
-  const std::uint64_t items_;
-  bool all_there_ = true;
-};
-
-/// Elements [begin, end) of the result. Their lines have an index of their own for each element.
-template <class T>
-bool gather_range(T* to, const T* from, const std::int64_t* index, const Lines& lines,
-                  std::int64_t begin, std::int64_t end) {
-  Checked checked(lines.items);
-  const bool inner = lines.inner > 1;
-  const std::int64_t length = inner ? lines.inner : lines.count;
-  std::int64_t line = begin / length, at = begin % length;
-  while (begin < end) {
-    const std::int64_t count = std::min(length - at, end - begin);
-    const T* const base = from + (inner ? line / lines.count : line) * lines.items * lines.inner;
-    if (inner) {
-      for (std::int64_t i = 0; i < count; ++i) {
-        to[begin + i] = base[checked(index[begin + i]) * lines.inner + at + i];
-      }
-    } else {
-      for (std::int64_t i = 0; i < count; ++i) to[begin + i] = base[checked(index[begin + i])];
-    }
-    begin += count;
-    ++line;
-    at = 0;
-  }
-  return checked.all_there();
-}
-
-/// Calls write(element, source) for every place of the index in a part.
-template <class T, class Write>
-bool scatter_part(T* to, const std::int64_t* index, const Lines& lines, const Part& part,
-                  Write write) {
-  Checked checked(lines.items);
-  for (std::int64_t outer = part.outer_begin; outer < part.outer_end; ++outer) {
-    T* const base = to + outer * lines.items * lines.inner;
-    if (lines.inner == 1) {
-      const std::int64_t* const places = index + outer * lines.count;
-      const std::int64_t source = outer * lines.supplied;
-      for (std::int64_t i = 0; i < lines.count; ++i) write(base[checked(places[i])], source + i);
-      continue;
-    }
-    for (std::int64_t i = 0; i < lines.count; ++i) {
-      const std::int64_t* const places = index + (outer * lines.count + i) * lines.inner;
-      const std::int64_t source = (outer * lines.supplied + i) * lines.inner;
-      for (std::int64_t c = part.column_begin; c < part.column_end; ++c) {
-        write(base[checked(places[c]) * lines.inner + c], source + c);
-      }
-    }
-  }
-  return checked.all_there();
 }
 
 /// Runs scatter_part() on all parts of a result that has been made `self`.
@@ -171,12 +109,14 @@ bool scatter_elements(Grid& grid, const TensorRef& result, const TensorRef& self
   }
   return with_number(result.dtype(), [&]<class T>(T) {
     const T* const from = reinterpret_cast<const T*>(source.data());
-    return with_combination<T>(write.how, [&](auto combination) {
+    return kernels::index::with_combination<T>(write.how, [&](auto combination) {
       const auto combine = [from, combination](T& to, std::int64_t i) {
         to = combination(to, from[i]);
       };
       if (write.counts_self) return scatter_parts<T>(grid, result, self, index, lines, combine);
-      const auto begin = [first = neutral<T>(write.how)](T& to, std::int64_t) { to = first; };
+      const auto begin = [first = kernels::index::neutral<T>(write.how)](T& to, std::int64_t) {
+        to = first;
+      };
       return scatter_parts<T>(grid, result, self, index, lines, begin, combine);
     });
   });

@@ -10,7 +10,7 @@
 namespace loom::ops {
 
 bool read_rows(Grid& grid, const TensorRef& result, const TensorRef& self, const TensorRef& index) {
-  const auto places = Places::of(index, self.sizes()[0], /*wraps=*/true);
+  const auto places = places_of(index, self.sizes()[0], /*wraps=*/true);
   if (!places) return false;
   const std::int64_t count = places->count();
   const auto bytes = static_cast<std::int64_t>(self.itemsize()) * self.numel() / self.sizes()[0];

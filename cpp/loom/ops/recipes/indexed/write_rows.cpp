@@ -1,59 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/recipes/indexed/write_rows.h"
 
+#include "loom/kernels/index/rows.h"
+
 #include <algorithm>
 #include <optional>
-#include <type_traits>
 #include <vector>
 
 namespace loom::ops {
 namespace {
 
-/// The part of a tensor's rows that a block works on.
-template <class T>
-struct Rows {
-  T* result;
-  const T* source;
-  const Lines& lines;
-  const Places& places;
-  bool cuts_items;
-
-  template <class Combination>
-  void combine(const Part& part, Combination combination) const {
-    const std::int64_t width = part.column_end - part.column_begin;
-    for (std::int64_t outer = part.outer_begin; outer < part.outer_end; ++outer) {
-      T* const to = result + outer * lines.items * lines.inner + part.column_begin;
-      const T* const from = source + outer * lines.count * lines.inner + part.column_begin;
-      if (width == 1 && !cuts_items) {
-        for (std::int64_t i = 0; i < lines.count; ++i) {
-          T& element = to[places[i] * lines.inner];
-          element = combination(element, from[i * lines.inner]);
-        }
-        continue;
-      }
-      for (std::int64_t i = 0; i < lines.count; ++i) {
-        const std::int64_t item = places[i];
-        if (item < part.item_begin || item >= part.item_end) continue;
-        T* __restrict const row = to + item * lines.inner;
-        const T* __restrict const with = from + i * lines.inner;
-        for (std::int64_t c = 0; c < width; ++c) row[c] = combination(row[c], with[c]);
-      }
-    }
-  }
-
-  /// Changes the elements of the items that `chooses`.
-  template <class Choice, class Change>
-  void change(const Part& part, Choice chooses, Change change) const {
-    const std::int64_t width = part.column_end - part.column_begin;
-    for (std::int64_t outer = part.outer_begin; outer < part.outer_end; ++outer) {
-      T* const to = result + outer * lines.items * lines.inner + part.column_begin;
-      for (std::int64_t item = part.item_begin; item < part.item_end; ++item) {
-        if (!chooses(item)) continue;
-        for (std::int64_t c = 0; c < width; ++c) change(to[item * lines.inner + c], item);
-      }
-    }
-  }
-};
+using kernels::index::quotient;
+using kernels::index::Rows;
 
 template <class T>
 Rows<T> rows_of(const TensorRef& result, const TensorRef& source, const Lines& lines,
@@ -63,29 +21,15 @@ Rows<T> rows_of(const TensorRef& result, const TensorRef& source, const Lines& l
 }
 
 template <class T>
-T quotient(T sum, std::int64_t count) {
-  const auto by = static_cast<T>(count);
-  if constexpr (std::is_floating_point_v<T>) {
-    return sum / by;
-  } else {
-    return sum / by - (sum % by < 0 ? 1 : 0);  // rounded down
-  }
-}
-
-template <class T>
 void combine_rows(Grid& grid, const Parts& parts, const Rows<T>& rows, const T* self,
                   const RowWrite& write) {
-  // How often an item is named.
   std::vector<std::int64_t> named;
   if (!write.counts_self || write.how == Combine::kMean) {
-    named.resize(static_cast<std::size_t>(rows.lines.items));
-    for (std::int64_t i = 0; i < rows.places.count(); ++i) {
-      ++named[static_cast<std::size_t>(rows.places[i])];
-    }
+    named = kernels::index::times_named(rows.places, rows.lines.items);
   }
   const auto times = [&](std::int64_t item) { return named[static_cast<std::size_t>(item)]; };
   const auto is_named = [&](std::int64_t item) { return times(item) > 0; };
-  const T first = neutral<T>(write.how), factor = write.factor.to<T>();
+  const T first = kernels::index::neutral<T>(write.how), factor = write.factor.to<T>();
   const std::int64_t own = write.counts_self ? 1 : 0;
   const auto run = [&](auto combination) {
     grid.run_by_any(parts.count(), [&](std::int64_t index) {
@@ -105,7 +49,7 @@ void combine_rows(Grid& grid, const Parts& parts, const Rows<T>& rows, const T* 
   if (factor != T{1}) {
     return run([factor](T a, T b) { return static_cast<T>(a + factor * b); });
   }
-  with_combination<T>(write.how, run);
+  kernels::index::with_combination<T>(write.how, run);
 }
 
 }  // namespace
@@ -133,7 +77,7 @@ bool can_write_rows(const RowWrite& write, const at::Tensor& result, const at::T
 bool write_rows(Grid& grid, const TensorRef& result, const TensorRef& self, const TensorRef& index,
                 const TensorRef& source, const RowWrite& write) {
   const Lines lines = lines_of(self.alias(), write.dim, index.numel());
-  const auto places = Places::of(index, lines.items, write.wraps);
+  const auto places = places_of(index, lines.items, write.wraps);
   if (!places) return false;
   const bool in_place = result.data() == self.data();
   const Parts parts(lines, (in_place ? 0 : self.numel()) + source.numel(), /*cuts_items=*/true);
