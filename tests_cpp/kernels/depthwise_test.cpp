@@ -150,7 +150,7 @@ TEST_P(DepthwiseTest, TurnedPlanesAreSummedOverTapsThatSeeThem) {
                                                                 {2, 3, 1, 4, 1},
                                                                 {19, 1, 1, 0, 1}}) {
     const std::int64_t result = (size + 2 * padding - dilation * (kernel - 1) - 1) / stride + 1;
-    const TurnedAxis y{size, result, kernel, stride, padding, dilation}, x = y;
+    const WindowAxis y{size, result, kernel, stride, padding, dilation}, x = y;
     const auto image = numbers(size * size * kTurnedChannels);
     const auto weights = numbers(kernel * kernel * kTurnedChannels),
                bias = numbers(kTurnedChannels);

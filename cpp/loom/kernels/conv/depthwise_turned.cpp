@@ -20,7 +20,7 @@ struct Taps {
 };
 
 // Those taps that see [0, size) of a pixel whose first tap is `from`.
-[[gnu::always_inline]] inline Taps taps_inside(const TurnedAxis& axis, std::int64_t from) {
+[[gnu::always_inline]] inline Taps taps_inside(const WindowAxis& axis, std::int64_t from) {
   std::int64_t first = 0, last = axis.kernel;
   while (first < last && from + first * axis.dilation < 0) ++first;
   while (last > first && from + (last - 1) * axis.dilation >= axis.size) --last;
@@ -31,8 +31,8 @@ struct Taps {
 template <int kPixels, class T>
 [[gnu::always_inline]] inline void sum_pixels(const T* image, std::int64_t row_step,
                                               const float* weights, Floats bias, Taps rows,
-                                              Taps columns, const TurnedAxis& y,
-                                              const TurnedAxis& x, T* to) {
+                                              Taps columns, const WindowAxis& y,
+                                              const WindowAxis& x, T* to) {
   Floats sums[kPixels];
   for (int p = 0; p < kPixels; ++p) sums[p] = bias;
   for (std::int64_t i = rows.first; i < rows.last; ++i) {
@@ -50,7 +50,7 @@ template <int kPixels, class T>
 }
 
 // [first, last) of the pixels of a row see something through all taps.
-[[gnu::always_inline]] inline Taps middle_of(const TurnedAxis& x) {
+[[gnu::always_inline]] inline Taps middle_of(const WindowAxis& x) {
   const std::int64_t reach = (x.kernel - 1) * x.dilation;
   std::int64_t first = 0, last = x.result;
   while (first < last && first * x.stride < x.padding) ++first;
@@ -61,7 +61,7 @@ template <int kPixels, class T>
 template <class T>
 [[gnu::always_inline]] inline void sum_row(const T* row, std::int64_t row_step,
                                            const float* weights, Floats bias, Taps rows,
-                                           Taps middle, const TurnedAxis& y, const TurnedAxis& x,
+                                           Taps middle, const WindowAxis& y, const WindowAxis& x,
                                            T* to) {
   const auto beside = [&](std::int64_t p) {
     const std::int64_t from = p * x.stride - x.padding;
@@ -83,8 +83,8 @@ template <class T>
 }
 
 template <class T>
-void sum(const T* image, const float* weights, const float* bias, const TurnedAxis& y,
-         const TurnedAxis& x, T* to) {
+void sum(const T* image, const float* weights, const float* bias, const WindowAxis& y,
+         const WindowAxis& x, T* to) {
   const std::int64_t row_step = x.size * kStep;
   const Taps middle = middle_of(x);
   for (std::int64_t c = 0; c < kStep; c += kLanes) {
@@ -101,7 +101,7 @@ void sum(const T* image, const float* weights, const float* bias, const TurnedAx
 
 #define LOOM_DEPTHWISE_TURNED(T)                                                    \
   void depthwise_turned(const T* image, const float* weights, const float* bias,    \
-                        const TurnedAxis& y, const TurnedAxis& x, T* to) noexcept { \
+                        const WindowAxis& y, const WindowAxis& x, T* to) noexcept { \
     sum(image, weights, bias, y, x, to);                                            \
   }
 LOOM_DEPTHWISE_TURNED(float)

@@ -6,6 +6,7 @@
 // nothing of the image are left out. Elements are float or simd::BFloat16, sums float. Thread: any;
 // only what is passed is touched.
 
+#include "loom/kernels/conv/windows.h"
 #include "loom/simd/half.h"
 #include "loom/simd/versions.h"
 
@@ -15,22 +16,17 @@ namespace loom::kernels::conv {
 
 inline constexpr std::int64_t kTurnedChannels = 16;
 
-/// One direction of the windows; the padding may be negative.
-struct TurnedAxis {
-  std::int64_t size, result, kernel, stride, padding, dilation;
-};
-
 #define LOOM_DEPTHWISE_TURNED(T)                                                 \
   void depthwise_turned(const T* image, const float* weights, const float* bias, \
-                        const TurnedAxis& y, const TurnedAxis& x, T* to) noexcept;
+                        const WindowAxis& y, const WindowAxis& x, T* to) noexcept;
 LOOM_SIMD_DECLARE(LOOM_DEPTHWISE_TURNED(float) LOOM_DEPTHWISE_TURNED(simd::BFloat16))
 #undef LOOM_DEPTHWISE_TURNED
 
-/// Pixels in the order in which they lie, of kTurnedChannels elements each; so are weights, by
-/// taps.
+/// The padding may be negative. Pixels in the order in which they lie, of kTurnedChannels elements
+/// each; so are weights, by taps.
 template <class T>
 inline constexpr simd::Versions<void(const T* image, const float* weights, const float* bias,
-                                     const TurnedAxis& y, const TurnedAxis& x, T* to) noexcept>
+                                     const WindowAxis& y, const WindowAxis& x, T* to) noexcept>
     depthwise_turned{LOOM_SIMD_LIST(depthwise_turned)};
 
 }  // namespace loom::kernels::conv

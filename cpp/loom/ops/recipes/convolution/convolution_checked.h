@@ -2,11 +2,13 @@
 #pragma once
 
 // Gradients of weights whose taps are looked at again: those that are not finite are computed one
-// by one (product/direct_gradient.h), or by ATen's kernels if they are many. Thread: the worker.
+// by one (kernels/conv/direct_gradient.h), or by ATen's kernels if they are many. Thread: the
+// worker.
 
+#include "loom/kernels/conv/direct_gradient.h"
+#include "loom/ops/launch/elements.h"
 #include "loom/ops/recipes/convolution/convolution_blocks.h"
 #include "loom/ops/recipes/product/columns.h"
-#include "loom/ops/recipes/product/direct_gradient.h"
 #include "loom/ops/recipes/product/magnitudes.h"
 
 #include <cstdint>
@@ -23,9 +25,16 @@ struct CheckedConvolution {
 
 namespace detail {
 
+/// Computes the elements that are not finite again. Returns false and does nothing if they are
+/// many.
 template <class T>
-T* elements_of(const TensorRef& tensor) {
-  return tensor.defined() ? reinterpret_cast<T*>(tensor.data()) : nullptr;
+bool mend(Grid& grid, const kernels::conv::DirectWeightGradient<T>& direct) {
+  const std::int64_t spoilt = direct.spoilt();
+  if (2 * spoilt >= direct.filters * direct.windows.rows()) return spoilt == 0;
+  if (spoilt > 0) {
+    grid.run_by_any(direct.filters, [&](std::int64_t filter) { direct.mend(filter); });
+  }
+  return true;
 }
 
 /// Calls a kernel that is told how the weights lie, or looks for itself.
@@ -46,22 +55,21 @@ template <class T, auto kKernel, bool kTransforms>
 void weight_gradient_checked(Grid& grid, const TensorRef& result, const TensorRef& gradient,
                              const TensorRef& images, const TensorRef& weights,
                              const CheckedConvolution& how) {
-  const DirectWeightGradient<T> direct{detail::elements_of<T>(result),
-                                       detail::elements_of<T>(gradient),
-                                       detail::elements_of<T>(images),
-                                       result.sizes()[0],
-                                       how.weights_last,
-                                       how.windows};
+  using Element = Stored<T>;
+  const kernels::conv::DirectWeightGradient<Element> direct{
+      elements<Element>(result), elements<Element>(gradient),
+      elements<Element>(images), result.sizes()[0],
+      how.weights_last,          how.windows};
   bool spread = false;
   if constexpr (kTransforms) spread = weight_gradient_spreads<T>(grid, images, gradient);
   if (!spread) {
     detail::call<kKernel>(grid, how, result, gradient, images);
-    if (direct.mend(grid)) return;
+    if (detail::mend(grid, direct)) return;
   }
   convolve_backward_blocks(grid, TensorRef(), result, TensorRef(), gradient, images, weights,
                            how.plain, how.cut);
   // oneDNN may multiply infinities with the padding. If they are many, that is what they get.
-  if (spread) static_cast<void>(direct.mend(grid));
+  if (spread) static_cast<void>(detail::mend(grid, direct));
 }
 
 }  // namespace loom::ops

@@ -2,9 +2,9 @@
 #include "loom/ops/recipes/convolution/convolution_direct.h"
 
 #include "loom/ops/cuts/convolution_cut.h"
+#include "loom/ops/launch/elements.h"
 #include "loom/ops/recipes/convolution/convolution_blocks.h"
 #include "loom/ops/recipes/product/convolve.h"
-#include "loom/ops/recipes/product/direct.h"
 #include "loom/ops/recipes/product/winograd.h"
 
 #include <c10/util/BFloat16.h>
@@ -24,20 +24,16 @@ void convolve_by_blocks(Grid& grid, const TensorRef& result, const TensorRef& im
                   windows.channels_last);
 }
 
-template <class T>
-T* elements(const TensorRef& tensor) {
-  return tensor.defined() ? reinterpret_cast<T*>(tensor.data()) : nullptr;
-}
-
 // oneDNN may multiply infinities with the padding.
 template <class T>
 void mend(Grid& grid, const TensorRef& result, const TensorRef& images, const TensorRef& weights,
           const TensorRef& bias, const Windows& windows, bool turned, bool weights_last) {
   const std::int64_t filters = result.sizes()[1], plane = windows.result_plane();
-  const DirectConvolution<T> direct{elements<T>(result),
-                                    elements<T>(images),
-                                    elements<T>(weights),
-                                    elements<T>(bias),
+  using Element = Stored<T>;
+  const Convolution<Element> direct{elements<Element>(result),
+                                    elements<Element>(images),
+                                    elements<Element>(weights),
+                                    elements<Element>(bias),
                                     filters,
                                     turned,
                                     weights_last,

@@ -141,8 +141,8 @@ template <class T>
 void run_forward(Grid& grid, const TensorRef& result, const TensorRef& images,
                  const TensorRef& weights, const TensorRef& bias, const Windows& windows) {
   const std::int64_t channels = windows.channels, columns = windows.x.result;
-  const float* by_taps = turned(elements_at<const T>(weights), windows);
-  const float* first = widened(elements_at<const T>(bias), channels);
+  const float* by_taps = turned(elements<const T>(weights), windows);
+  const float* first = widened(elements<const T>(bias), channels);
   const conv::PointRun run{.taps = nullptr,
                            .count = 0,
                            .pixels = 0,
@@ -156,8 +156,8 @@ void run_forward(Grid& grid, const TensorRef& result, const TensorRef& images,
     const Blocks::Range band = bands[index];
     for (std::int64_t row = band.first; row < band.last; ++row) {
       const T* from =
-          elements_at<const T>(images) + row / windows.y.result * windows.plane() * channels;
-      T* to = elements_at<T>(result) + row * columns * channels;
+          elements<const T>(images) + row / windows.y.result * windows.plane() * channels;
+      T* to = elements<T>(result) + row * columns * channels;
       taps_of_row(windows, row % windows.y.result)
           .for_each_run(run, columns, [&](std::int64_t pixel, const conv::PointRun& some) {
             conv::depthwise_points<T>(from, by_taps, first, some, to + pixel * channels);
@@ -172,7 +172,7 @@ void run_image_gradient(Grid& grid, const TensorRef& result, const TensorRef& gr
                         const TensorRef& weights, const Windows& windows) {
   const std::int64_t channels = windows.channels, columns = windows.x.size;
   const std::int64_t stride = windows.x.stride;
-  const float* by_taps = turned(elements_at<const T>(weights), windows);
+  const float* by_taps = turned(elements<const T>(weights), windows);
   const conv::PointRun run{.taps = nullptr,
                            .count = 0,
                            .pixels = 0,
@@ -186,8 +186,8 @@ void run_image_gradient(Grid& grid, const TensorRef& result, const TensorRef& gr
     const Blocks::Range band = bands[index];
     for (std::int64_t row = band.first; row < band.last; ++row) {
       const T* from =
-          elements_at<const T>(gradient) + row / windows.y.size * windows.result_plane() * channels;
-      T* to = elements_at<T>(result) + row * columns * channels;
+          elements<const T>(gradient) + row / windows.y.size * windows.result_plane() * channels;
+      T* to = elements<T>(result) + row * columns * channels;
       for (std::int64_t x = 0; x < std::min(stride, columns); ++x) {
         const std::int64_t pixels = ceil_div(columns - x, stride);
         taps_of_gradient(windows, row % windows.y.size, x, pixels)
@@ -221,15 +221,15 @@ void run_weight_gradient(Grid& grid, const TensorRef& result, const TensorRef& g
     std::fill_n(sums, taps * channels, 0.F);
     for (std::int64_t row = band.first; row < band.last; ++row) {
       const T* from =
-          elements_at<const T>(images) + row / windows.y.result * windows.plane() * channels;
-      const T* grad = elements_at<const T>(gradient) + row * columns * channels;
+          elements<const T>(images) + row / windows.y.result * windows.plane() * channels;
+      const T* grad = elements<const T>(gradient) + row * columns * channels;
       taps_of_row(windows, row % windows.y.result)
           .for_each_run(run, columns, [&](std::int64_t pixel, const conv::PointRun& some) {
             conv::add_depthwise_point_taps<T>(from, grad + pixel * channels, some, sums);
           });
     }
   });
-  T* to = elements_at<T>(result);
+  T* to = elements<T>(result);
   for (std::int64_t c = 0; c < channels; ++c) {
     for (std::int64_t tap = 0; tap < taps; ++tap) {
       float sum = 0;

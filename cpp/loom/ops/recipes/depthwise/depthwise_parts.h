@@ -4,8 +4,7 @@
 // What depthwise convolutions in both layouts and directions have in common. Thread: the worker.
 
 #include "loom/base/ceil_div.h"
-#include "loom/ops/launch/tensor_ref.h"
-#include "loom/simd/half.h"
+#include "loom/ops/launch/elements.h"
 
 #include <c10/core/ScalarType.h>
 
@@ -25,11 +24,6 @@ inline std::int64_t depthwise_blocks(double work) {
   if (work < 2 * kLeastDepthwiseBlock) return 1;
   return static_cast<std::int64_t>(
       std::bit_ceil(static_cast<std::uint64_t>(std::max(work / kDepthwiseBlock, 2.0))));
-}
-
-template <class T>
-T* elements_at(const TensorRef& tensor) {
-  return tensor.defined() ? reinterpret_cast<T*>(tensor.data()) : nullptr;
 }
 
 /// Calls function(T()) for the dtype of float or simd::BFloat16.

@@ -2,6 +2,7 @@
 #include "loom/ops/recipes/depthwise/depthwise_plane.h"
 
 #include "loom/kernels/conv/depthwise_direct.h"
+#include "loom/kernels/conv/direct.h"
 
 #include <type_traits>
 
@@ -31,8 +32,8 @@ DepthwisePlane::DepthwisePlane(const WindowAxis& y, const WindowAxis& x) : y_(y)
   seen_ = {.rows = 0,
            .first = 0,
            .last = 0,
-           .begin = begin(x),
-           .end = end(x),
+           .begin = x.inside_begin(),
+           .end = x.inside_end(),
            .columns = x.seen(),
            .stride = stride,
            .image_step = x.size,
@@ -80,7 +81,7 @@ void DepthwisePlane::sum(const From* plane, const float* weights, float bias, Bl
                          To* to, std::int64_t step) const {
   // Padding is multiplied with weights, too.
   if (padded() && !conv::all_finite<float>(weights, taps())) [[unlikely]] {
-    return sum_carefully(plane, weights, bias, rows, to, step);
+    return conv::sum_plane(y_, x_, plane, weights, bias, rows, to, step);
   }
   if constexpr (std::is_same_v<From, float> && std::is_same_v<To, float>) {
     if (are_direct_windows(y_, x_)) {
@@ -114,42 +115,6 @@ void DepthwisePlane::add_taps(const T* plane, const T* gradient, float* sums) co
   }
 }
 
-template <class Function>
-void DepthwisePlane::for_each_tap(std::int64_t row, std::int64_t column,
-                                  Function&& function) const {
-  for (std::int64_t tap = 0; tap < taps(); ++tap) {
-    const std::int64_t y = row * y_.stride - y_.padding + tap / x_.kernel * y_.dilation;
-    const std::int64_t x = column * x_.stride - x_.padding + tap % x_.kernel * x_.dilation;
-    if (y >= 0 && y < y_.size && x >= 0 && x < x_.size) function(y, x, tap);
-  }
-}
-
-template <class From, class To>
-void DepthwisePlane::sum_carefully(const From* plane, const float* weights, float bias,
-                                   Blocks::Range rows, To* to, std::int64_t step) const {
-  for (std::int64_t row = rows.first; row < rows.last; ++row) {
-    for (std::int64_t column = 0; column < x_.result; ++column) {
-      float sum = bias;
-      for_each_tap(row, column, [&](std::int64_t y, std::int64_t x, std::int64_t tap) {
-        sum += weights[tap] * simd::widen(plane[y * x_.size + x]);
-      });
-      simd::round_to(to[row * step + column], sum);
-    }
-  }
-}
-
-template <class T>
-void DepthwisePlane::add_taps_carefully(const T* plane, const T* gradient, float* sums) const {
-  for (std::int64_t row = 0; row < y_.result; ++row) {
-    for (std::int64_t column = 0; column < x_.result; ++column) {
-      const float value = simd::widen(gradient[row * x_.result + column]);
-      for_each_tap(row, column, [&](std::int64_t y, std::int64_t x, std::int64_t tap) {
-        sums[tap] += value * simd::widen(plane[y * x_.size + x]);
-      });
-    }
-  }
-}
-
 #define LOOM_DEPTHWISE_SUM(From, To)                                                      \
   template void DepthwisePlane::sum(const From*, const float*, float, Blocks::Range, To*, \
                                     std::int64_t) const;
@@ -158,11 +123,7 @@ LOOM_DEPTHWISE_SUM(simd::BFloat16, float)
 LOOM_DEPTHWISE_SUM(simd::BFloat16, simd::BFloat16)
 #undef LOOM_DEPTHWISE_SUM
 
-#define LOOM_DEPTHWISE_TAPS(T)                                              \
-  template void DepthwisePlane::add_taps(const T*, const T*, float*) const; \
-  template void DepthwisePlane::add_taps_carefully(const T*, const T*, float*) const;
-LOOM_DEPTHWISE_TAPS(float)
-LOOM_DEPTHWISE_TAPS(simd::BFloat16)
-#undef LOOM_DEPTHWISE_TAPS
+template void DepthwisePlane::add_taps(const float*, const float*, float*) const;
+template void DepthwisePlane::add_taps(const simd::BFloat16*, const simd::BFloat16*, float*) const;
 
 }  // namespace loom::ops

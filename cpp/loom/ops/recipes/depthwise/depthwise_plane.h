@@ -36,29 +36,9 @@ class DepthwisePlane {
   template <class T>
   void add_taps(const T* plane, const T* gradient, float* sums) const;
 
-  /// What an infinity or NaN among weights or gradients needs, which is not to meet the padding.
-  template <class From, class To>
-  void sum_carefully(const From* plane, const float* weights, float bias, Blocks::Range rows,
-                     To* to, std::int64_t step) const;
-  template <class T>
-  void add_taps_carefully(const T* plane, const T* gradient, float* sums) const;
-
-  [[nodiscard]] bool padded() const noexcept {
-    return begin(y_) > 0 || end(y_) < y_.seen() || begin(x_) > 0 || end(x_) < x_.seen();
-  }
+  [[nodiscard]] bool padded() const noexcept { return y_.padded() || x_.padded(); }
 
  private:
-  // What is the image's of what windows see.
-  static std::int64_t begin(const WindowAxis& axis) noexcept {
-    return std::clamp<std::int64_t>(axis.padding, 0, axis.seen());
-  }
-  static std::int64_t end(const WindowAxis& axis) noexcept {
-    return std::clamp(axis.size + axis.padding, begin(axis), axis.seen());
-  }
-  /// Calls function(y, x, tap) for the taps of a pixel that see the plane at (y, x).
-  template <class Function>
-  void for_each_tap(std::int64_t row, std::int64_t column, Function&& function) const;
-
   template <class From>
   const float* lay_out(const From* plane, Blocks::Range rows) const;
   [[nodiscard]] kernels::conv::DepthwiseRows sums_of(Blocks::Range rows, std::int64_t step) const;

@@ -43,11 +43,11 @@ void run_forward(Grid& grid, const TensorRef& result, const TensorRef& images,
   const auto run = [&](std::int64_t index, Blocks::Range band) {
     const std::int64_t filter = index % filters;
     const std::int64_t channel = filter / (filters / windows.channels);
-    const T* from = elements_at<const T>(images) +
+    const T* from = elements<const T>(images) +
                     (index / filters * windows.channels + channel) * windows.plane();
-    const Weights some = widened(elements_at<const T>(weights) + filter * taps, taps);
-    const float first = bias.defined() ? simd::widen(elements_at<const T>(bias)[filter]) : 0.F;
-    plane.sum(from, some.data(), first, band, elements_at<T>(result) + index * rows * columns,
+    const Weights some = widened(elements<const T>(weights) + filter * taps, taps);
+    const float first = bias.defined() ? simd::widen(elements<const T>(bias)[filter]) : 0.F;
+    plane.sum(from, some.data(), first, band, elements<T>(result) + index * rows * columns,
               columns);
   };
   const std::int64_t blocks = depthwise_blocks(plane_work(windows) * static_cast<double>(count));
@@ -171,9 +171,9 @@ void run_image_gradient(Grid& grid, const TensorRef& result, const TensorRef& gr
   grid.run_by_any(runs.count(), [&](std::int64_t index) {
     const Blocks::Range some = runs[index];
     for (std::int64_t i = some.first; i < some.last; ++i) {
-      plane.run(elements_at<const T>(gradient) + i * windows.result_plane(),
-                elements_at<const T>(weights) + i % windows.channels * taps,
-                elements_at<T>(result) + i * windows.plane());
+      plane.run(elements<const T>(gradient) + i * windows.result_plane(),
+                elements<const T>(weights) + i % windows.channels * taps,
+                elements<T>(result) + i * windows.plane());
     }
   });
 }
@@ -186,8 +186,8 @@ void run_weight_gradient(Grid& grid, const TensorRef& result, const TensorRef& g
   const auto each_image = [&](std::int64_t channel, auto&& function) {
     for (std::int64_t image = 0; image < windows.images; ++image) {
       const std::int64_t index = image * channels + channel;
-      function(elements_at<const T>(images) + index * windows.plane(),
-               elements_at<const T>(gradient) + index * windows.result_plane());
+      function(elements<const T>(images) + index * windows.plane(),
+               elements<const T>(gradient) + index * windows.result_plane());
     }
   };
   const double work = plane_work(windows) * static_cast<double>(windows.images * channels);
@@ -202,10 +202,10 @@ void run_weight_gradient(Grid& grid, const TensorRef& result, const TensorRef& g
       if (plane.padded() && !kernels::conv::all_finite<float>(sums.data(), taps)) [[unlikely]] {
         sums = {};
         each_image(c, [&](const T* image, const T* grad) {
-          plane.add_taps_carefully(image, grad, sums.data());
+          kernels::conv::add_plane_taps(windows.y, windows.x, image, grad, sums.data());
         });
       }
-      T* to = elements_at<T>(result) + c * taps;
+      T* to = elements<T>(result) + c * taps;
       for (std::int64_t i = 0; i < taps; ++i) {
         simd::round_to(to[i], sums[static_cast<std::size_t>(i)]);
       }

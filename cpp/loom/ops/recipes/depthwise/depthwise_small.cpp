@@ -11,7 +11,6 @@ namespace loom::ops {
 namespace {
 
 using kernels::conv::kTurnedChannels;
-using kernels::conv::TurnedAxis;
 
 // Elements: with more turning takes as long as what vectors of pixels leave unused.
 constexpr std::int64_t kMostPlane = 400;
@@ -38,20 +37,16 @@ void turn(const T* from, std::int64_t from_step, std::int64_t rows, std::int64_t
   }
 }
 
-TurnedAxis turned(const WindowAxis& axis) {
-  return {axis.size, axis.result, axis.kernel, axis.stride, axis.padding, axis.dilation};
-}
-
 /// The convolution of planes with the windows, whose taps are in the opposite order if `flipped`.
 template <class T>
 class TurnedPlanes {
  public:
   TurnedPlanes(const TensorRef& result, const TensorRef& images, const TensorRef& weights,
                const TensorRef& bias, const Windows& windows, bool flipped)
-      : result_(elements_at<T>(result)),
-        images_(elements_at<const T>(images)),
-        weights_(elements_at<const T>(weights)),
-        bias_(elements_at<const T>(bias)),
+      : result_(elements<T>(result)),
+        images_(elements<const T>(images)),
+        weights_(elements<const T>(weights)),
+        bias_(elements<const T>(bias)),
         windows_(windows),
         flipped_(flipped) {}
 
@@ -71,8 +66,7 @@ class TurnedPlanes {
       }
       bias[c] = bias_ == nullptr ? 0.F : simd::widen(bias_[first + c]);
     }
-    kernels::conv::depthwise_turned<T>(from, weights, bias, turned(windows_.y), turned(windows_.x),
-                                       to);
+    kernels::conv::depthwise_turned<T>(from, weights, bias, windows_.y, windows_.x, to);
     turn(to, kTurnedChannels, pixels, count, result_ + at * pixels, pixels);
   }
 

@@ -67,14 +67,14 @@ class Item {
     const std::int64_t queries = p_.query.positions();
     for (std::int64_t m = 0; m < queries; m += kTile) run_queries(m, std::min(kTile, queries - m));
     const MatrixView<T> to_key = p_.to_key.item(index_), to_value = p_.to_value.item(index_);
-    kernels::attention::store_rows<Element>(in_tiles(to_key.data), to_key.row_stride, key_sums_,
+    kernels::attention::store_rows<Element>(stored(to_key.data), to_key.row_stride, key_sums_,
                                             elements_, keys_, elements_);
-    kernels::attention::store_rows<Element>(in_tiles(to_value.data), to_value.row_stride,
-                                            value_sums_, elements_, keys_, elements_);
+    kernels::attention::store_rows<Element>(stored(to_value.data), to_value.row_stride, value_sums_,
+                                            elements_, keys_, elements_);
   }
 
  private:
-  using Element = TileElement<T>;
+  using Element = Stored<T>;
 
   // elements x keys, with zeros after the last key.
   void turn_keys() {
@@ -97,8 +97,8 @@ class Item {
     std::fill(log_sums_ + rows, log_sums_ + kTile, std::numeric_limits<float>::infinity());
     const MatrixView<const T> grad = p_.grad.item(index_), output = p_.output.item(index_);
     kernels::attention::row_products<Element>(
-        products_, in_tiles(grad.data + first * grad.row_stride), grad.row_stride,
-        in_tiles(output.data + first * output.row_stride), output.row_stride, rows, elements_);
+        products_, stored(grad.data + first * grad.row_stride), grad.row_stride,
+        stored(output.data + first * output.row_stride), output.row_stride, rows, elements_);
     std::fill(products_ + rows, products_ + kTile, 0.F);
   }
 
@@ -107,7 +107,7 @@ class Item {
                          float* to) const {
     const T* from = p_.mask.at(index_, first, n);
     if (from == nullptr) return nullptr;
-    kernels::attention::turn_mask<Element>(to, in_tiles(from), p_.mask.query_stride(), rows, keys);
+    kernels::attention::turn_mask<Element>(to, stored(from), p_.mask.query_stride(), rows, keys);
     return to;
   }
 
@@ -124,7 +124,7 @@ class Item {
     float* const sums = turned_sums + elements_ * kTile;
     transpose(elements_, rows, turned_sums, kTile, sums, elements_);
     const MatrixView<T> to_query = p_.to_query.item(index_);
-    kernels::attention::store_rows<Element>(in_tiles(to_query.data + first * to_query.row_stride),
+    kernels::attention::store_rows<Element>(stored(to_query.data + first * to_query.row_stride),
                                             to_query.row_stride, sums, elements_, rows, elements_);
   }
 

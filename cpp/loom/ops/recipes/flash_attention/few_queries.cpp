@@ -89,22 +89,22 @@ class Group {
     queries_ = t_queries.get<float>(rows * padded_row(elements_));
     for (std::int64_t row = 0; row < rows; ++row) {
       const auto query = problem.query.item(problem.item(index, row));
-      widen_row<TileElement<T>>(queries_ + row * padded_row(elements_),
-                                in_tiles(query.data + problem.position(row) * query.row_stride),
-                                elements_);
+      widen_row<Stored<T>>(queries_ + row * padded_row(elements_),
+                           stored(query.data + problem.position(row) * query.row_stride),
+                           elements_);
     }
   }
 
   /// Keys [first, first + count); each row's part is written to `to`.
   void run(std::int64_t first, std::int64_t count, float* to) const {
     std::int64_t visible[kMaxRows];
-    const TileElement<T>* masks[kMaxRows];
+    const Stored<T>* masks[kMaxRows];
     const std::int64_t rows = problem_.rows();
     const bool masked = problem_.mask.at(0, 0, 0) != nullptr;
     for (std::int64_t row = 0; row < rows; ++row) {
       visible[row] = problem_.causal ? problem_.position(row) + 1 - first : count;
       const std::int64_t item = problem_.item(index_, row);
-      masks[row] = in_tiles(problem_.mask.at(item, problem_.position(row), first));
+      masks[row] = stored(problem_.mask.at(item, problem_.position(row), first));
     }
     // A cache that is not full, and windows over it, are masks that hide its end and its beginning.
     std::int64_t hidden = 0;
@@ -112,7 +112,7 @@ class Group {
       const auto hides = [&](std::int64_t key) {
         const std::int64_t keys = std::min(kKeyGroup, count - key);
         return std::all_of(masks, masks + rows, [&](const auto* mask) {
-          return hides_all<TileElement<T>>(mask + key, keys);
+          return hides_all<Stored<T>>(mask + key, keys);
         });
       };
       while (count > kKeyGroup && hides((count - 1) / kKeyGroup * kKeyGroup)) {
@@ -127,19 +127,19 @@ class Group {
       count -= hidden;
     }
     const auto keys = problem_.key.item(index_), values = problem_.value.item(index_);
-    attend_part<TileElement<T>>({.rows = rows,
-                                 .elements = elements_,
-                                 .queries = queries_,
-                                 .keys = in_tiles(keys.data + first * keys.row_stride),
-                                 .key_stride = keys.row_stride,
-                                 .values = in_tiles(values.data + first * values.row_stride),
-                                 .value_stride = values.row_stride,
-                                 .count = count,
-                                 .visible = visible,
-                                 .masks = masked ? masks : nullptr,
-                                 .scale = problem_.scale,
-                                 .scores = t_scores.get<float>(rows * padded_row(count)),
-                                 .parts = to});
+    attend_part<Stored<T>>({.rows = rows,
+                            .elements = elements_,
+                            .queries = queries_,
+                            .keys = stored(keys.data + first * keys.row_stride),
+                            .key_stride = keys.row_stride,
+                            .values = stored(values.data + first * values.row_stride),
+                            .value_stride = values.row_stride,
+                            .count = count,
+                            .visible = visible,
+                            .masks = masked ? masks : nullptr,
+                            .scale = problem_.scale,
+                            .scores = t_scores.get<float>(rows * padded_row(count)),
+                            .parts = to});
   }
 
  private:
@@ -156,9 +156,8 @@ void finish(const Problem<T>& p, std::int64_t group, const float* parts, std::in
   for (std::int64_t row = 0; row < p.rows(); ++row, parts += part_floats(elements)) {
     const std::int64_t item = p.item(group, row), position = p.position(row);
     const auto output = p.output.item(item);
-    combine_parts<TileElement<T>>(in_tiles(output.data + position * output.row_stride), parts,
-                                  stride, count, elements,
-                                  p.log_sums + item * p.query.positions() + position);
+    combine_parts<Stored<T>>(stored(output.data + position * output.row_stride), parts, stride,
+                             count, elements, p.log_sums + item * p.query.positions() + position);
   }
 }
 

@@ -87,31 +87,31 @@ class Item {
         multiply_panel(query, keys_ + (n + j) * elements_, std::min(kTile, padded - j), scores + j,
                        kScoresLd, false);
       }
-      softmax_tile<TileElement<T>>({.rows = rows,
-                                    .columns = columns,
-                                    .padded = padded,
-                                    .visible = problem_.causal ? first + 1 - n : columns,
-                                    .more = problem_.causal ? 1 : 0,
-                                    .scale = problem_.scale,
-                                    .scores = scores,
-                                    .scores_ld = kScoresLd,
-                                    .mask = in_tiles(problem_.mask.at(index_, first, n)),
-                                    .mask_ld = problem_.mask.query_stride(),
-                                    .weights = in_tiles(weights),
-                                    .weights_ld = weights_ld,
-                                    .maximum = maximum,
-                                    .sum = sum,
-                                    .results = n > 0 ? results : nullptr,
-                                    .results_ld = results_ld,
-                                    .result_columns = elements_});
+      softmax_tile<Stored<T>>({.rows = rows,
+                               .columns = columns,
+                               .padded = padded,
+                               .visible = problem_.causal ? first + 1 - n : columns,
+                               .more = problem_.causal ? 1 : 0,
+                               .scale = problem_.scale,
+                               .scores = scores,
+                               .scores_ld = kScoresLd,
+                               .mask = stored(problem_.mask.at(index_, first, n)),
+                               .mask_ld = problem_.mask.query_stride(),
+                               .weights = stored(weights),
+                               .weights_ld = weights_ld,
+                               .maximum = maximum,
+                               .sum = sum,
+                               .results = n > 0 ? results : nullptr,
+                               .results_ld = results_ld,
+                               .result_columns = elements_});
       const MatrixView<const T> left{weights, rows, padded, weights_ld, 1};
       multiply_tiles(left, values_ + panel_size(n), value_step_, elements_, results, results_ld,
                      n > 0);
     }
     const MatrixView<T> output = problem_.output.item(index_).part(first, 0, rows, elements_);
-    finish_rows<TileElement<T>>(in_tiles(output.data), output.row_stride, results, results_ld, rows,
-                                elements_, maximum, sum,
-                                problem_.log_sums + index_ * problem_.query.positions() + first);
+    finish_rows<Stored<T>>(stored(output.data), output.row_stride, results, results_ld, rows,
+                           elements_, maximum, sum,
+                           problem_.log_sums + index_ * problem_.query.positions() + first);
   }
 
  private:

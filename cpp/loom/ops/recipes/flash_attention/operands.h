@@ -5,33 +5,17 @@
 
 #include "loom/base/ceil_div.h"
 #include "loom/kernels/attention/tiles.h"
+#include "loom/ops/launch/elements.h"
 #include "loom/ops/launch/tensor_ref.h"
 #include "loom/ops/recipes/product/multiply.h"
 
-#include <c10/util/Half.h>
-
 #include <algorithm>
 #include <cstring>
-#include <type_traits>
 
 namespace loom::ops {
 
 using kernels::attention::kPadding;
 using kernels::attention::kTile;
-
-/// Elements as the kernels of tiles know them.
-template <class T>
-using TileElement = std::conditional_t<
-    std::is_same_v<T, float>, float,
-    std::conditional_t<std::is_same_v<T, c10::Half>, simd::Half, simd::BFloat16>>;
-template <class T>
-[[nodiscard]] TileElement<T>* in_tiles(T* elements) noexcept {
-  return reinterpret_cast<TileElement<T>*>(elements);
-}
-template <class T>
-[[nodiscard]] const TileElement<T>* in_tiles(const T* elements) noexcept {
-  return reinterpret_cast<const TileElement<T>*>(elements);
-}
 
 /// [batch, heads, positions, elements]: positions x elements for each item of batch and heads.
 template <class T>

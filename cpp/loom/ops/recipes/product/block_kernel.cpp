@@ -4,7 +4,7 @@
 #include "loom/base/simd_level.h"
 #include "loom/device/scratch.h"
 #include "loom/kernels/gemm/bfloat16.h"
-#include "loom/ops/recipes/product/bfloat16.h"
+#include "loom/ops/launch/elements.h"
 #include "loom/ops/recipes/product/multiply.h"
 
 #include <ATen/Context.h>

@@ -2,8 +2,8 @@
 #include "loom/ops/recipes/product/convolve.h"
 
 #include "loom/base/ceil_div.h"
+#include "loom/ops/launch/elements.h"
 #include "loom/ops/recipes/product/convolve_parts.h"
-#include "loom/ops/recipes/product/direct.h"
 #include "loom/ops/recipes/product/multiply.h"
 
 #include <algorithm>
@@ -22,18 +22,11 @@ constexpr std::int64_t kLine = 16;
 
 const Scratch t_columns, t_sums, t_shared, t_dots;
 
-struct Problem {
-  float* result;
-  const float *images, *weights, *bias;
-  std::int64_t filters;
-  Windows windows;
+struct Problem : Convolution<float> {
   bool mends = false;
 
   [[nodiscard]] MatrixView<const float> weight_rows() const noexcept {
     return {weights, filters, windows.rows(), windows.rows(), 1};
-  }
-  [[nodiscard]] DirectConvolution<float> direct() const noexcept {
-    return {result, images, weights, bias, filters, false, windows.channels_last, windows};
   }
 };
 
@@ -73,7 +66,7 @@ Sums sums_of(const Problem& p, std::int64_t pixel, std::int64_t pixels, std::int
 /// Some pixels of some filters are final but for what the columns' zeros did.
 void finish(const Grid& grid, const Problem& p, std::int64_t first_pixel, std::int64_t pixels,
             Blocks::Range filters) {
-  if (p.mends) p.direct().mend({first_pixel, first_pixel + pixels}, filters);
+  if (p.mends) p.mend({first_pixel, first_pixel + pixels}, filters);
   if (p.windows.channels_last) {
     return grid.finish(first_pixel, pixels, filters.first, filters.count());
   }
@@ -201,12 +194,10 @@ void run_dots(Grid& grid, const Problem& p) {
 
 void convolve_columns(Grid& grid, const TensorRef& result, const TensorRef& images,
                       const TensorRef& weights, const TensorRef& bias, const Windows& windows) {
-  const auto elements = [](const TensorRef& tensor) {
-    return tensor.defined() ? reinterpret_cast<float*>(tensor.data()) : nullptr;
-  };
-  Problem problem{elements(result), elements(images),   elements(weights),
-                  elements(bias),   weights.sizes()[0], windows};
-  problem.mends = problem.direct().needs_mending();
+  Problem problem{{elements<float>(result), elements<float>(images), elements<float>(weights),
+                   elements<float>(bias), weights.sizes()[0], false, windows.channels_last,
+                   windows}};
+  problem.mends = problem.needs_mending();
   const std::int64_t pixels = windows.pixels();
   if (pixels <= kFewPixels) return run_dots(grid, problem);
   if (pixels >= kManyPanels * kPanel) return run_by_pixels(grid, problem);

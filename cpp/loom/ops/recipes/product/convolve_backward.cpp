@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/base/ceil_div.h"
+#include "loom/ops/launch/elements.h"
 #include "loom/ops/recipes/product/convolve.h"
 #include "loom/ops/recipes/product/convolve_parts.h"
 #include "loom/ops/recipes/product/multiply.h"
@@ -25,8 +26,6 @@ constexpr std::int64_t kPackedRows = 512;
 constexpr std::int64_t kPackedColumns = 4 * kPanel;
 
 const Scratch t_shared, t_left, t_columns, t_turned, t_sums;
-
-float* elements(const TensorRef& tensor) { return reinterpret_cast<float*>(tensor.data()); }
 
 /// Ranges of pixels whose columns are made together, and their columns.
 struct PixelRanges {
@@ -165,7 +164,7 @@ void image_gradient_of_few(Grid& grid, const Images& images, const TensorRef& gr
   const Windows& windows = images.windows;
   const std::int64_t filters = weights.sizes()[0], inner = windows.rows(), taps = windows.taps();
   const std::int64_t pixels = windows.pixels(), ld = filters + kLine;
-  const float* panel = gradient_panels(grid, elements(gradient), filters, windows);
+  const float* panel = gradient_panels(grid, elements<float>(gradient), filters, windows);
   float* left = t_left.get<float>(pixels * ld);
   transpose(filters, pixels, panel, kPanel, left, ld);
   const Columns columns(windows, 0, pixels);
@@ -181,7 +180,7 @@ void image_gradient_of_few(Grid& grid, const Images& images, const TensorRef& gr
     images.start({0, windows.images}, range);
     for (std::int64_t k = 0; k < filters; k += kPackedRows) {
       const std::int64_t depth = std::min(kPackedRows, filters - k);
-      pack_rows({elements(weights) + k * inner + range.first * taps, depth, width, inner, 1},
+      pack_rows({elements<float>(weights) + k * inner + range.first * taps, depth, width, inner, 1},
                 packed);
       for (std::int64_t j = 0; j < width; j += kPanel) {
         multiply_rows({left + k, pixels, depth, ld, 1},
@@ -216,7 +215,7 @@ void make_panels(Grid& grid, const Windows& windows, const float* images, float*
 void convolve_weight_gradient(Grid& grid, const TensorRef& result, const TensorRef& gradient,
                               const TensorRef& images, const Windows& windows) {
   const std::int64_t filters = result.sizes()[0], inner = windows.rows();
-  const GradientRows left = gradient_rows(grid, elements(gradient), filters, windows);
+  const GradientRows left = gradient_rows(grid, elements<float>(gradient), filters, windows);
   const PixelRanges pixels = pixel_ranges(windows);
   const Blocks columns(inner, kPanel);
   // Filters are cut where there are too few columns to share: columns are made again there.
@@ -233,12 +232,12 @@ void convolve_weight_gradient(Grid& grid, const TensorRef& result, const TensorR
       const std::int64_t count = range.count(), ld = count + kLine;
       float* made = t_columns.get<float>(kPanel * (kPixelsAtOnce + kLine));
       float* turned = t_turned.get<float>(kPixelsAtOnce * kPanel);
-      pixels.columns[i].make(elements(images), first, width, made, ld);
+      pixels.columns[i].make(elements<float>(images), first, width, made, ld);
       transpose(width, count, made, ld, turned, kPanel);
       for (std::int64_t f = begin; f < end; f += kTileRows) {
         multiply_rows(left.part(f, std::min(kTileRows, end - f), range),
-                      {turned, count, width, kPanel, 1}, elements(result) + f * inner + first,
-                      inner, add);
+                      {turned, count, width, kPanel, 1},
+                      elements<float>(result) + f * inner + first, inner, add);
       }
       add = true;
     }
@@ -249,11 +248,12 @@ void convolve_weight_gradient(Grid& grid, const TensorRef& result, const TensorR
 void convolve_transposed_columns(Grid& grid, const TensorRef& result, const TensorRef& gradient,
                                  const TensorRef& weights, const TensorRef& bias,
                                  const Windows& windows) {
-  const Images images{elements(result), bias.defined() ? elements(bias) : nullptr, windows};
+  const Images images{elements<float>(result), bias.defined() ? elements<float>(bias) : nullptr,
+                      windows};
   if (windows.pixels() <= kPanel) return image_gradient_of_few(grid, images, gradient, weights);
   const std::int64_t filters = weights.sizes()[0], inner = windows.rows(), taps = windows.taps();
   const std::int64_t pixels = windows.pixels(), plane = windows.result_plane();
-  const float* right = gradient_panels(grid, elements(gradient), filters, windows);
+  const float* right = gradient_panels(grid, elements<float>(gradient), filters, windows);
   std::vector<Columns> columns;
   for (std::int64_t pixel = 0; pixel < pixels; pixel += kPanel) {
     columns.emplace_back(windows, pixel, std::min(kPanel, pixels - pixel));
@@ -270,7 +270,7 @@ void convolve_transposed_columns(Grid& grid, const TensorRef& result, const Tens
       const std::int64_t rows = std::min(kTileRows, some.last * taps - row);
       float* turned = t_turned.get<float>(kTileRows * ld);
       float* sums = t_sums.get<float>(kTileRows * kPanel);
-      transpose(filters, rows, elements(weights) + row, inner, turned, ld);
+      transpose(filters, rows, elements<float>(weights) + row, inner, turned, ld);
       for (std::int64_t panel = first; panel < last; ++panel) {
         const Columns& seen = columns[static_cast<std::size_t>(panel)];
         const float* of = right + panel * filters * kPanel;

@@ -4,6 +4,7 @@
 // How convolutions as products are cut, in every direction.
 // Thread: the worker.
 
+#include "loom/base/blocks.h"
 #include "loom/base/ceil_div.h"
 #include "loom/ops/launch/launch.h"
 #include "loom/ops/recipes/product/columns.h"
@@ -23,23 +24,6 @@ inline constexpr std::int64_t kMostPanels = 4;
 inline double work(std::int64_t rows, std::int64_t inner, std::int64_t columns) {
   return static_cast<double>(rows) * static_cast<double>(inner) * static_cast<double>(columns);
 }
-
-/// [0, total) in blocks of `length`, the last of which may be shorter.
-class Blocks {
- public:
-  struct Range {
-    std::int64_t first, last;
-    [[nodiscard]] std::int64_t count() const noexcept { return last - first; }
-  };
-  Blocks(std::int64_t total, std::int64_t length) noexcept : total_(total), length_(length) {}
-  [[nodiscard]] std::int64_t count() const noexcept { return ceil_div(total_, length_); }
-  [[nodiscard]] Range operator[](std::int64_t index) const noexcept {
-    return {index * length_, std::min((index + 1) * length_, total_)};
-  }
-
- private:
-  std::int64_t total_, length_;
-};
 
 /// The inner dimension in parts of about the same length, panels of which stay in L2.
 inline std::int64_t inner_chunk(std::int64_t inner) {

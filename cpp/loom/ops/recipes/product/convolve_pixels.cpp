@@ -2,9 +2,8 @@
 #include "loom/ops/recipes/product/convolve_pixels.h"
 
 #include "loom/base/ceil_div.h"
-#include "loom/ops/recipes/product/bfloat16.h"
+#include "loom/ops/launch/elements.h"
 #include "loom/ops/recipes/product/convolve_parts.h"
-#include "loom/ops/recipes/product/direct.h"
 #include "loom/ops/recipes/product/multiply.h"
 #include "loom/ops/recipes/product/pixel_rows.h"
 
@@ -225,10 +224,6 @@ class Band {
   ImageRows rows_;
 };
 
-BFloat16* elements(const TensorRef& tensor) {
-  return tensor.defined() ? reinterpret_cast<BFloat16*>(tensor.data()) : nullptr;
-}
-
 }  // namespace
 
 bool suits_pixels(const Windows& windows, std::int64_t filters, bool weights_last) {
@@ -248,18 +243,17 @@ bool suits_pixels(const Windows& windows, std::int64_t filters, bool weights_las
 void convolve_pixels(Grid& grid, const TensorRef& result, const TensorRef& images,
                      const TensorRef& weights, const TensorRef& bias, const Windows& windows,
                      bool weights_last) {
-  const PixelProblem p{elements(result),
-                       elements(images),
-                       elements(weights),
-                       elements(bias),
+  const PixelProblem p{elements<BFloat16>(result),
+                       elements<BFloat16>(images),
+                       elements<BFloat16>(weights),
+                       elements<BFloat16>(bias),
                        weights.sizes()[0],
                        weights_last,
                        windows,
                        goes_by_channels(windows, weights.sizes()[0], weights_last)};
   const BandOperands operands{pack_weights(grid, p),
                               p.gathers() ? window_pieces(p) : std::vector<RowPiece>{}};
-  const DirectConvolution<BFloat16> direct{p.result,  p.images, p.weights,    p.bias,
-                                           p.filters, false,    weights_last, windows};
+  const Convolution<simd::BFloat16> direct = p.direct(false);
   const bool mends = direct.needs_mending();
   const double row = work(windows.x.result, windows.rows(), p.filters);
   const Blocks bands = bands_of(windows, row, kPixelBlockWork);

@@ -2,8 +2,8 @@
 #include "loom/ops/recipes/product/convolve_runs.h"
 
 #include "loom/base/ceil_div.h"
+#include "loom/ops/launch/elements.h"
 #include "loom/ops/recipes/product/convolve_parts.h"
-#include "loom/ops/recipes/product/direct.h"
 #include "loom/ops/recipes/product/multiply.h"
 
 #include <algorithm>
@@ -18,12 +18,7 @@ constexpr std::int64_t kShortestRun = 8, kFewestPixels = 16;
 
 const Scratch t_panels, t_rows;
 
-struct Problem {
-  float* result;
-  const float *images, *weights, *bias;
-  std::int64_t filters;
-  Windows windows;
-
+struct Problem : Convolution<float> {
   [[nodiscard]] std::int64_t run() const noexcept { return windows.x.kernel * windows.channels; }
 };
 
@@ -95,10 +90,6 @@ void run_band(const Problem& p, const float* panels, std::int64_t image, Blocks:
   }
 }
 
-float* elements(const TensorRef& tensor) {
-  return tensor.defined() ? reinterpret_cast<float*>(tensor.data()) : nullptr;
-}
-
 }  // namespace
 
 bool suits_runs(const Windows& windows) {
@@ -109,11 +100,9 @@ bool suits_runs(const Windows& windows) {
 
 void convolve_runs(Grid& grid, const TensorRef& result, const TensorRef& images,
                    const TensorRef& weights, const TensorRef& bias, const Windows& windows) {
-  const Problem p{elements(result), elements(images),   elements(weights),
-                  elements(bias),   weights.sizes()[0], windows};
-  const DirectConvolution<float> direct{p.result,  p.images, p.weights, p.bias,
-                                        p.filters, false,    true,      windows};
-  const bool mends = direct.needs_mending();
+  const Problem p{{elements<float>(result), elements<float>(images), elements<float>(weights),
+                   elements<float>(bias), weights.sizes()[0], false, true, windows}};
+  const bool mends = p.needs_mending();
   const float* panels = pack_filters(p);
   const double row = work(windows.x.result, windows.rows(), p.filters);
   const Blocks bands = bands_of(windows, row, kBlockWork);
@@ -123,7 +112,7 @@ void convolve_runs(Grid& grid, const TensorRef& result, const TensorRef& images,
     run_band(p, panels, image, band);
     const std::int64_t pixel = (image * windows.y.result + band.first) * windows.x.result;
     const std::int64_t pixels = band.count() * windows.x.result;
-    if (mends) direct.mend({pixel, pixel + pixels}, {0, p.filters});
+    if (mends) p.mend({pixel, pixel + pixels}, {0, p.filters});
     grid.finish(pixel, pixels, 0, p.filters);
   });
 }

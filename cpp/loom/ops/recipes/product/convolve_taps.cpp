@@ -2,6 +2,7 @@
 #include "loom/ops/recipes/product/convolve_taps.h"
 
 #include "loom/kernels/copy/transpose_tile.h"
+#include "loom/ops/launch/elements.h"
 #include "loom/ops/recipes/product/convolve_parts.h"
 #include "loom/ops/recipes/product/multiply.h"
 
@@ -68,11 +69,6 @@ std::int64_t seen(const WindowAxis& axis) {
   }
   return count;
 }
-
-const float* elements(const TensorRef& tensor) {
-  return tensor.defined() ? reinterpret_cast<const float*>(tensor.data()) : nullptr;
-}
-float* to_elements(const TensorRef& tensor) { return reinterpret_cast<float*>(tensor.data()); }
 
 /// Pixels as rows: data[(pixel * images + image) * ld + channel].
 struct PixelRows {
@@ -227,27 +223,28 @@ bool suits_taps(const Windows& windows, std::int64_t filters) {
 
 void convolve_taps(Grid& grid, const TensorRef& result, const TensorRef& images,
                    const TensorRef& weights, const TensorRef& bias, const Windows& windows) {
-  const PixelRows rows =
-      pixel_rows(grid, elements(images), windows.images, windows.channels, windows.plane(), t_rows);
+  const PixelRows rows = pixel_rows(grid, elements<float>(images), windows.images, windows.channels,
+                                    windows.plane(), t_rows);
   const std::vector<Runs> runs = runs_of(windows);
   TapProducts{runs,
               windows,
               weights.sizes()[0],
               false,
-              elements(weights),
-              elements(bias),
-              to_elements(result)}
+              elements<float>(weights),
+              elements<float>(bias),
+              elements<float>(result)}
       .run(grid, rows);
 }
 
 void taps_image_gradient(Grid& grid, const TensorRef& result, const TensorRef& gradient,
                          const TensorRef& weights, const Windows& windows) {
   const std::int64_t filters = weights.sizes()[0];
-  const PixelRows rows =
-      pixel_rows(grid, elements(gradient), windows.images, filters, windows.result_plane(), t_rows);
+  const PixelRows rows = pixel_rows(grid, elements<float>(gradient), windows.images, filters,
+                                    windows.result_plane(), t_rows);
   const std::vector<Runs> runs = runs_of(windows);
-  TapProducts{runs, windows, filters, true, elements(weights), nullptr, to_elements(result)}.run(
-      grid, rows);
+  TapProducts{
+      runs, windows, filters, true, elements<float>(weights), nullptr, elements<float>(result)}
+      .run(grid, rows);
 }
 
 // A block has some filters, and makes turned weights of some channels at a time.
@@ -256,9 +253,9 @@ void taps_weight_gradient(Grid& grid, const TensorRef& result, const TensorRef& 
   const std::int64_t filters = result.sizes()[0], inner = windows.rows(), taps = windows.taps();
   const std::int64_t channels = windows.channels, count = windows.images;
   const PixelRows left =
-      pixel_columns(grid, elements(images), count, channels, windows.plane(), t_rows);
+      pixel_columns(grid, elements<float>(images), count, channels, windows.plane(), t_rows);
   const PixelRows right =
-      pixel_rows(grid, elements(gradient), count, filters, windows.result_plane(), t_others);
+      pixel_rows(grid, elements<float>(gradient), count, filters, windows.result_plane(), t_others);
   const std::vector<Runs> runs = runs_of(windows);
   const Blocks blocks(filters, width_of_block(filters));
   const bool streaming = filters * inner >= kStreamed && inner % 16 == 0 &&
@@ -283,8 +280,8 @@ void taps_weight_gradient(Grid& grid, const TensorRef& result, const TensorRef& 
           std::fill_n(made + (i * taps + tap) * kPanel, kPanel, 0.F);
         }
       }
-      put_turned(made, depth * taps, last - first, to_elements(result) + first * inner + c * taps,
-                 inner, streaming);
+      put_turned(made, depth * taps, last - first,
+                 elements<float>(result) + first * inner + c * taps, inner, streaming);
     }
   });
 }

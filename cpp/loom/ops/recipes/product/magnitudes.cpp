@@ -3,7 +3,7 @@
 
 #include "loom/base/ceil_div.h"
 #include "loom/kernels/conv/exponents.h"
-#include "loom/ops/recipes/product/bfloat16.h"
+#include "loom/ops/launch/elements.h"
 #include "loom/ops/recipes/product/convolve_parts.h"
 #include "loom/ops/recipes/product/multiply.h"
 

@@ -2,7 +2,7 @@
 // Inner products of a vector, or of a few rows, with the rows of a matrix.
 #include "loom/kernels/gemm/dot_rows.h"
 #include "loom/kernels/gemm/few_rows.h"
-#include "loom/ops/recipes/product/bfloat16.h"
+#include "loom/ops/launch/elements.h"
 #include "loom/ops/recipes/product/multiply.h"
 
 #include <algorithm>

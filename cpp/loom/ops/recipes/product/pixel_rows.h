@@ -6,6 +6,7 @@
 
 #include "loom/base/ceil_div.h"
 #include "loom/kernels/gemm/bfloat16.h"
+#include "loom/ops/launch/elements.h"
 #include "loom/ops/recipes/product/columns.h"
 
 #include <c10/util/BFloat16.h>
@@ -31,6 +32,10 @@ struct PixelProblem {
   /// Windows are put together channel by channel, as weights lie that are not `weights_last`.
   bool by_channels = false;
 
+  [[nodiscard]] Convolution<simd::BFloat16> direct(bool turned) const noexcept {
+    return {stored(result), stored(images), stored(weights), stored(bias),
+            filters,        turned,         weights_last,    windows};
+  }
   [[nodiscard]] std::int64_t channels() const noexcept { return windows.channels; }
   /// Images and result are in channels_last.
   [[nodiscard]] bool last() const noexcept { return windows.channels_last; }

@@ -5,7 +5,7 @@
 // becomes of them. Thread: any; scratch memory is the calling thread's.
 
 #include "loom/kernels/gemm/bfloat16.h"
-#include "loom/ops/recipes/product/bfloat16.h"
+#include "loom/ops/launch/elements.h"
 #include "loom/ops/recipes/product/blocked_product.h"
 #include "loom/ops/recipes/product/multiply.h"
 #include "loom/ops/recipes/product/product_blocks.h"

@@ -5,14 +5,12 @@
 #include "loom/device/scratch.h"
 #include "loom/kernels/gemm/few_rows.h"
 #include "loom/kernels/gemm/int4_rows.h"
+#include "loom/ops/launch/elements.h"
 
 #include <ATen/Version.h>
-#include <c10/util/BFloat16.h>
-#include <c10/util/Half.h>
 
 #include <algorithm>
 #include <bit>
-#include <type_traits>
 
 namespace loom::ops {
 namespace {
@@ -28,16 +26,6 @@ constexpr std::int64_t kBlockBytes = 16 * 1024;
 constexpr std::int64_t kMostBlocks = 256;
 
 const Scratch t_sums, t_left;
-
-/// Elements as the kernels know them.
-template <class T>
-using Element =
-    std::conditional_t<std::is_same_v<T, float>, float,
-                       std::conditional_t<std::is_same_v<T, Half>, simd::Half, simd::BFloat16>>;
-template <class T>
-const Element<T>* elements(const TensorRef& tensor) {
-  return reinterpret_cast<const Element<T>*>(tensor.data());
-}
 
 /// Columns of a block, a multiple of `unit`.
 std::int64_t block_columns(std::int64_t rows, std::int64_t columns, std::int64_t bytes,
@@ -56,8 +44,8 @@ void run_int8(Grid& grid, const TensorRef& result, const TensorRef& left, const 
   grid.run_by_any(ceil_div(all, block), [&](std::int64_t index) {
     const std::int64_t first = index * block, columns = std::min(block, all - first);
     float* const sums = t_sums.get<float>(rows * columns);
-    kernels::gemm::multiply_few_rows<FewRows<Element<T>, std::int8_t>>(
-        {rows, columns, inner, elements<T>(left), inner,
+    kernels::gemm::multiply_few_rows<FewRows<Stored<T>, std::int8_t>>(
+        {rows, columns, inner, elements<const Stored<T>>(left), inner,
          reinterpret_cast<const std::int8_t*>(weight.data()) + first * inner, inner, sums,
          columns});
     const T* const factors = reinterpret_cast<const T*>(scales.data()) + first;
@@ -94,7 +82,7 @@ void run_int4(Grid& grid, const TensorRef& result, const TensorRef& left, const 
     for (std::int64_t first = index * block; first < end; first += packing.columns) {
       const std::int64_t columns = std::min(packing.columns, end - first);
       const auto multiply = [&]<class Left>(const Left* from, auto kernel) {
-        kernel(kernels::gemm::Int4Rows<Element<T>, Left>{
+        kernel(kernels::gemm::Int4Rows<Stored<T>, Left>{
             .rows = rows,
             .columns = columns,
             .inner = inner,
@@ -103,21 +91,21 @@ void run_int4(Grid& grid, const TensorRef& result, const TensorRef& left, const 
             .left_ld = inner,
             .packed = reinterpret_cast<const std::uint8_t*>(weight.data()) + first * inner / 2,
             .split = packing.split && columns == packing.columns,
-            .scales = elements<T>(scales) + 2 * first,
+            .scales = elements<const Stored<T>>(scales) + 2 * first,
             .scales_ld = 2 * all,
             .to = sums,
             .ld = columns});
       };
       if constexpr (std::is_same_v<T, BFloat16>) {
         if (as_it_is && columns == packing.columns) {
-          multiply(elements<T>(left), kernels::gemm::multiply_int4_rows_bfloat16);
+          multiply(elements<const Stored<T>>(left), kernels::gemm::multiply_int4_rows_bfloat16);
         } else {
           multiply(as_it_is ? floats_of<T>(left) : reinterpret_cast<const float*>(left.data()),
-                   kernels::gemm::multiply_int4_rows<Element<T>>);
+                   kernels::gemm::multiply_int4_rows<Stored<T>>);
         }
       } else {
         multiply(reinterpret_cast<const float*>(left.data()),
-                 kernels::gemm::multiply_int4_rows<Element<T>>);
+                 kernels::gemm::multiply_int4_rows<Stored<T>>);
       }
       for (std::int64_t i = 0; i < rows; ++i) {
         T* const to = reinterpret_cast<T*>(result.data()) + i * all + first;

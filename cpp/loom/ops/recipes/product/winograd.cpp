@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/recipes/product/winograd.h"
 
+#include "loom/kernels/conv/mending.h"
+#include "loom/ops/launch/elements.h"
 #include "loom/ops/recipes/product/convolve_parts.h"
-#include "loom/ops/recipes/product/direct.h"
 #include "loom/ops/recipes/product/multiply.h"
 #include "loom/ops/recipes/product/winograd_parts.h"
 #include "loom/ops/recipes/product/winograd_tiles.h"
@@ -30,18 +31,7 @@ constexpr std::int64_t kWeights = 4096;
 
 const Scratch t_weights, t_taps, t_tiles, t_points, t_products, t_results;
 
-struct Problem {
-  float* result;
-  const float *images, *weights, *bias;
-  std::int64_t filters;
-  bool turned;
-  Windows windows;
-
-  [[nodiscard]] std::int64_t channels() const noexcept { return windows.channels; }
-  [[nodiscard]] DirectConvolution<float> direct() const noexcept {
-    return {result, images, weights, bias, filters, turned, false, windows};
-  }
-};
+using Problem = Convolution<float>;
 
 // All weights as [point][filter][channel], not yet turned.
 const float* transform_all_weights(Grid& grid, const Problem& p) {
@@ -72,7 +62,7 @@ bool put_products(const Problem& p, const TilePixels& pixels, const float* produ
     products_to_rows(products + f * width, kTileRows * width + kLine, width,
                      p.bias != nullptr ? p.bias[filter + f] : 0.F, rows);
     pixels.put(rows, p.result + (filter + f) * plane);
-    finite = finite && all_finite(rows, kTilePixels * width);
+    finite = finite && kernels::conv::all_finite<float>(rows, kTilePixels * width);
   }
   return finite;
 }
@@ -103,13 +93,9 @@ void run(Grid& grid, const Problem& p) {
                       products + point * products_step, width, false);
       }
       if (put_products(p, to, products, width, f, rows)) continue;
-      p.direct().mend_tiles(pixels, 2, {first, last}, {f, f + rows});
+      p.mend_tiles(pixels, 2, {first, last}, {f, f + rows});
     }
   });
-}
-
-float* elements(const TensorRef& tensor) {
-  return tensor.defined() ? reinterpret_cast<float*>(tensor.data()) : nullptr;
 }
 
 }  // namespace
@@ -162,14 +148,14 @@ bool suits_winograd(const Windows& windows, std::int64_t filters) {
 
 void convolve_winograd(Grid& grid, const TensorRef& result, const TensorRef& images,
                        const TensorRef& weights, const TensorRef& bias, const Windows& windows) {
-  run(grid, {elements(result), elements(images), elements(weights), elements(bias),
-             weights.sizes()[0], false, windows});
+  run(grid, {elements<float>(result), elements<float>(images), elements<float>(weights),
+             elements<float>(bias), weights.sizes()[0], false, false, windows});
 }
 
 void convolve_winograd_turned(Grid& grid, const TensorRef& result, const TensorRef& images,
                               const TensorRef& weights, const Windows& windows) {
-  run(grid, {elements(result), elements(images), elements(weights), nullptr, weights.sizes()[1],
-             true, windows});
+  run(grid, {elements<float>(result), elements<float>(images), elements<float>(weights), nullptr,
+             weights.sizes()[1], true, false, windows});
 }
 
 Windows turned_windows(const Windows& windows, std::int64_t filters) {

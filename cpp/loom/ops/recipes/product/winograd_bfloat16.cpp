@@ -3,8 +3,8 @@
 
 #include "loom/base/ceil_div.h"
 #include "loom/kernels/gemm/matrix_unit.h"
+#include "loom/ops/launch/elements.h"
 #include "loom/ops/recipes/product/convolve_parts.h"
-#include "loom/ops/recipes/product/direct.h"
 #include "loom/ops/recipes/product/multiply.h"
 #include "loom/ops/recipes/product/pixel_rows.h"
 #include "loom/ops/recipes/product/winograd_bfloat16_tiles.h"
@@ -50,10 +50,7 @@ struct Problem {
   [[nodiscard]] WeightView<std::uint16_t> weights() const noexcept {
     return {bits(real.weights), filters(), channels(), turned, real.weights_last};
   }
-  [[nodiscard]] DirectConvolution<BFloat16> direct() const noexcept {
-    return {real.result, real.images, real.weights,      real.bias,
-            filters(),   turned,      real.weights_last, real.windows};
-  }
+  [[nodiscard]] Convolution<simd::BFloat16> direct() const noexcept { return real.direct(turned); }
 };
 
 /// Tiles side by side.
@@ -317,16 +314,12 @@ bool pays(const Windows& windows, std::int64_t filters, std::int64_t most, doubl
   return static_cast<double>(windows.pixels()) >= 8 * (tiles * tile + weights);
 }
 
-BFloat16* elements(const TensorRef& tensor) {
-  return tensor.defined() ? reinterpret_cast<BFloat16*>(tensor.data()) : nullptr;
-}
-
 Problem problem(const TensorRef& result, const TensorRef& images, const TensorRef& weights,
                 const TensorRef& bias, const Windows& windows, bool weights_last, bool turned) {
-  const PixelProblem real{elements(result),
-                          elements(images),
-                          elements(weights),
-                          elements(bias),
+  const PixelProblem real{elements<BFloat16>(result),
+                          elements<BFloat16>(images),
+                          elements<BFloat16>(weights),
+                          elements<BFloat16>(bias),
                           weights.sizes()[turned ? 1 : 0],
                           weights_last,
                           windows};

@@ -3,6 +3,7 @@
 // result's gradient are transformed, 16 products sum over the tiles, and what they make is turned
 // into 3x3 weights.
 #include "loom/base/ceil_div.h"
+#include "loom/ops/launch/elements.h"
 #include "loom/ops/recipes/product/convolve_parts.h"
 #include "loom/ops/recipes/product/multiply.h"
 #include "loom/ops/recipes/product/winograd.h"
@@ -143,9 +144,6 @@ void finish(Grid& grid, const Group& group, float* result) {
 
 void run(Grid& grid, const TensorRef& result, const TensorRef& gradient, const TensorRef& images,
          const Windows& windows, bool last) {
-  const auto elements = [](const TensorRef& tensor) {
-    return reinterpret_cast<float*>(tensor.data());
-  };
   Group group{nullptr, nullptr, nullptr, result.sizes()[0], windows.channels, last};
   const std::int64_t for_gradient = kPoints * group.gradient_step();
   const std::int64_t for_images = kPoints * group.images_step();
@@ -162,16 +160,16 @@ void run(Grid& grid, const TensorRef& result, const TensorRef& gradient, const T
       const std::int64_t first = groups[g].first + range.first;
       const Blocks::Range counted{first, first + range.count()};
       if (index % 2 == 0) {
-        (last ? make_last_images : make_images)(group, seen, counted, elements(images),
+        (last ? make_last_images : make_images)(group, seen, counted, elements<float>(images),
                                                 range.first);
       } else {
-        (last ? make_last_gradient : make_gradient)(group, made, counted, elements(gradient),
+        (last ? make_last_gradient : make_gradient)(group, made, counted, elements<float>(gradient),
                                                     range.first);
       }
     });
     multiply_group(grid, group, groups[g].count(), g > 0);
   }
-  finish(grid, group, elements(result));
+  finish(grid, group, elements<float>(result));
 }
 
 }  // namespace

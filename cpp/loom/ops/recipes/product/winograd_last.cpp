@@ -4,7 +4,7 @@
 #include "loom/ops/recipes/product/winograd_last.h"
 
 #include "loom/base/ceil_div.h"
-#include "loom/ops/recipes/product/direct.h"
+#include "loom/ops/launch/elements.h"
 #include "loom/ops/recipes/product/multiply.h"
 #include "loom/ops/recipes/product/winograd.h"
 
@@ -27,18 +27,7 @@ constexpr std::int64_t kEvenBlocks = 4;
 
 const Scratch t_weights, t_taps, t_zeros, t_beside, t_points, t_products;
 
-/// `weights_last`: their channels, too, are last.
-struct Problem {
-  float* result;
-  const float *images, *weights, *bias;
-  std::int64_t filters;
-  bool turned, weights_last;
-  Windows windows;
-
-  [[nodiscard]] std::int64_t channels() const noexcept { return windows.channels; }
-  [[nodiscard]] DirectConvolution<float> direct() const noexcept {
-    return {result, images, weights, bias, filters, turned, weights_last, windows};
-  }
+struct Problem : Convolution<float> {
   [[nodiscard]] std::int64_t panels() const noexcept { return ceil_div(filters, kPanel); }
   [[nodiscard]] Blocks::Range panel(std::int64_t index) const noexcept {
     return panel_of(filters, index);
@@ -102,13 +91,9 @@ void run(Grid& grid, const Problem& p) {
                          finite &= products_to_pixels(products + i * kPanel, products_step, width,
                                                       bias + first, pixels);
                        });
-      if (!finite) p.direct().mend_tiles(results, 2, range, {first, last});
+      if (!finite) p.mend_tiles(results, 2, range, {first, last});
     }
   });
-}
-
-float* elements(const TensorRef& tensor) {
-  return tensor.defined() ? reinterpret_cast<float*>(tensor.data()) : nullptr;
 }
 
 bool channels_last(const TensorRef& weights) { return weights.strides()[1] == 1; }
@@ -127,14 +112,14 @@ bool suits_winograd_last(const Windows& windows, std::int64_t filters) {
 void convolve_winograd_last(Grid& grid, const TensorRef& result, const TensorRef& images,
                             const TensorRef& weights, const TensorRef& bias,
                             const Windows& windows) {
-  run(grid, {elements(result), elements(images), elements(weights), elements(bias),
-             weights.sizes()[0], false, channels_last(weights), windows});
+  run(grid, {{elements<float>(result), elements<float>(images), elements<float>(weights),
+              elements<float>(bias), weights.sizes()[0], false, channels_last(weights), windows}});
 }
 
 void convolve_winograd_last_turned(Grid& grid, const TensorRef& result, const TensorRef& images,
                                    const TensorRef& weights, const Windows& windows) {
-  run(grid, {elements(result), elements(images), elements(weights), nullptr, weights.sizes()[1],
-             true, channels_last(weights), windows});
+  run(grid, {{elements<float>(result), elements<float>(images), elements<float>(weights), nullptr,
+              weights.sizes()[1], true, channels_last(weights), windows}});
 }
 
 }  // namespace loom::ops

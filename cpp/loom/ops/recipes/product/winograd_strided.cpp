@@ -3,8 +3,8 @@
 
 #include "loom/base/ceil_div.h"
 #include "loom/kernels/conv/winograd_strided.h"
+#include "loom/ops/launch/elements.h"
 #include "loom/ops/recipes/product/convolve_parts.h"
-#include "loom/ops/recipes/product/direct.h"
 #include "loom/ops/recipes/product/multiply.h"
 #include "loom/ops/recipes/product/winograd_parts.h"
 #include "loom/ops/recipes/product/winograd_tiles.h"
@@ -43,7 +43,7 @@ constexpr std::int64_t kLongestRow = 4096;
 const Scratch t_weights, t_taps, t_made, t_line, t_rows, t_points, t_pixels;
 
 struct Problem {
-  DirectConvolution<float> plain;
+  Convolution<float> plain;
   Windows tiles;  ///< tile_results()
 
   [[nodiscard]] const Windows& windows() const noexcept { return plain.windows; }
@@ -251,7 +251,7 @@ class Band {
 // Rows of tiles for each band, such that few chunks have tiles that do not exist.
 Blocks bands_of(const Problem& p) {
   const double row = work(p.across(), kTileProducts * p.channels(), p.filters());
-  const std::int64_t most = bands_of(p.tiles, row, kBlockWork)[0].count();
+  const std::int64_t most = ops::bands_of(p.tiles, row, kBlockWork)[0].count();
   const auto chunks = [&](const Blocks& bands) {
     const std::int64_t last = bands[bands.count() - 1].count();
     return (bands.count() - 1) * ceil_div(bands[0].count() * p.across(), kChunk) +
@@ -263,10 +263,6 @@ Blocks bands_of(const Problem& p) {
     if (chunks(bands) < chunks(best)) best = bands;
   }
   return best;
-}
-
-float* elements(const TensorRef& tensor) {
-  return tensor.defined() ? reinterpret_cast<float*>(tensor.data()) : nullptr;
 }
 
 }  // namespace
@@ -288,8 +284,8 @@ void convolve_winograd_strided(Grid& grid, const TensorRef& result, const Tensor
                                const TensorRef& weights, const TensorRef& bias,
                                const Windows& windows, bool weights_last) {
   const std::int64_t filters = weights.sizes()[0];
-  const Problem p{{elements(result), elements(images), elements(weights), elements(bias), filters,
-                   false, weights_last, windows},
+  const Problem p{{elements<float>(result), elements<float>(images), elements<float>(weights),
+                   elements<float>(bias), filters, false, weights_last, windows},
                   tile_results(windows, filters)};
   const float* transformed = transform_weights(grid, p);
   const Blocks bands = bands_of(p);

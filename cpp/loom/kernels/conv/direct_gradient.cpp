@@ -1,21 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "loom/ops/recipes/product/direct_gradient.h"
+#include "loom/kernels/conv/direct_gradient.h"
 
 #include "loom/base/ceil_div.h"
+#include "loom/device/scratch.h"
 #include "loom/kernels/conv/mending.h"
-#include "loom/ops/recipes/product/convolve_parts.h"
-#include "loom/ops/recipes/product/direct.h"
-#include "loom/ops/recipes/product/multiply.h"
 
 #include <algorithm>
 #include <cmath>
 
-namespace loom::ops {
+namespace loom::kernels::conv {
 namespace {
 
-using c10::BFloat16;
-
-using kernels::conv::exact_dot;
+using simd::BFloat16;
 
 const Scratch t_gradient, t_images;
 
@@ -42,7 +38,7 @@ const float* take_planes(const T* from, std::int64_t images, std::int64_t plane,
   for (std::int64_t image = 0; image < images; ++image) {
     const T* at = from + image * channels * plane + channel * (last ? 1 : plane);
     for (std::int64_t i = 0; i < plane; ++i) {
-      to[image * plane + i] = static_cast<float>(at[i * (last ? channels : 1)]);
+      to[image * plane + i] = simd::widen(at[i * (last ? channels : 1)]);
     }
   }
   return to;
@@ -72,40 +68,37 @@ T* taps_of(const DirectWeightGradient<T>& p, std::int64_t filter, std::int64_t c
                                     : (filter * channels + channel) * taps + tap);
 }
 
+}  // namespace
+
 template <class T>
-void mend_filter(const DirectWeightGradient<T>& p, std::int64_t filter) {
-  const Windows& w = p.windows;
-  if (all_finite(p.result + filter * w.rows(), w.rows())) return;
-  const float* gradient = take_planes(p.gradient, w.images, w.result_plane(), p.filters, filter,
-                                      w.channels_last, t_gradient);
+void DirectWeightGradient<T>::mend(std::int64_t filter) const {
+  const Windows& w = windows;
+  if (all_finite<T>(result + filter * w.rows(), w.rows())) return;
+  const float* of_result = take_planes(gradient, w.images, w.result_plane(), filters, filter,
+                                       w.channels_last, t_gradient);
   for (std::int64_t c = 0; c < w.channels; ++c) {
-    const float* images = nullptr;
+    const float* of_images = nullptr;
     for (std::int64_t tap = 0; tap < w.taps(); ++tap) {
-      T& to = *taps_of(p, filter, c, tap);
-      if (std::isfinite(static_cast<float>(to))) continue;
-      if (images == nullptr) {
-        images =
-            take_planes(p.images, w.images, w.plane(), w.channels, c, w.channels_last, t_images);
+      T& to = *taps_of(*this, filter, c, tap);
+      if (std::isfinite(simd::widen(to))) continue;
+      if (of_images == nullptr) {
+        of_images =
+            take_planes(images, w.images, w.plane(), w.channels, c, w.channels_last, t_images);
       }
-      to = static_cast<T>(static_cast<float>(sum_over_pixels(w, gradient, images, tap)));
+      simd::round_to(to, static_cast<float>(sum_over_pixels(w, of_result, of_images, tap)));
     }
   }
 }
 
-}  // namespace
-
 template <class T>
-bool DirectWeightGradient<T>::mend(Grid& grid) const {
+std::int64_t DirectWeightGradient<T>::spoilt() const {
   const std::int64_t count = filters * windows.rows();
-  if (all_finite(result, count)) return true;
-  const auto spoilt = std::count_if(
-      result, result + count, [](T value) { return !std::isfinite(static_cast<float>(value)); });
-  if (2 * spoilt >= count) return false;
-  grid.run_by_any(filters, [&](std::int64_t filter) { mend_filter(*this, filter); });
-  return true;
+  if (all_finite<T>(result, count)) return 0;
+  return std::count_if(result, result + count,
+                       [](T value) { return !std::isfinite(simd::widen(value)); });
 }
 
 template struct DirectWeightGradient<float>;
 template struct DirectWeightGradient<BFloat16>;
 
-}  // namespace loom::ops
+}  // namespace loom::kernels::conv

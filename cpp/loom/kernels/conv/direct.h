@@ -6,22 +6,18 @@
 // or NaN reaches pixels that do not see it. Such pixels are not finite, and are computed again, tap
 // by tap. Thread: any.
 
-#include "loom/ops/recipes/product/columns.h"
-#include "loom/ops/recipes/product/convolve_parts.h"
-
-#include <c10/util/BFloat16.h>
+#include "loom/base/blocks.h"
+#include "loom/kernels/conv/windows.h"
+#include "loom/simd/half.h"
 
 #include <cstdint>
 
-namespace loom::ops {
+namespace loom::kernels::conv {
 
-/// Whether there is neither an infinity nor a NaN.
-[[nodiscard]] bool all_finite(const float* data, std::int64_t count);
-[[nodiscard]] bool all_finite(const c10::BFloat16* data, std::int64_t count);
-
-/// A convolution of float or c10::BFloat16, whose result and images lie as `windows` says.
+/// A convolution of float or simd::BFloat16, whose result and images lie as `windows` says, and
+/// what is computed again of it.
 template <class T>
-struct DirectConvolution {
+struct Convolution {
   T* result;
   const T *images, *weights, *bias;  ///< the bias may be null
   std::int64_t filters;
@@ -29,6 +25,7 @@ struct DirectConvolution {
   bool weights_last;  ///< their second dimension is last in memory
   Windows windows;
 
+  [[nodiscard]] std::int64_t channels() const noexcept { return windows.channels; }
   /// Computes those elements of some pixels and filters again that are not finite. Sums are
   /// float32.
   void mend(Blocks::Range pixels, Blocks::Range filters) const;
@@ -40,4 +37,15 @@ struct DirectConvolution {
                   Blocks::Range filters) const;
 };
 
-}  // namespace loom::ops
+/// The pixels of some rows of a plane's result, bias + the sum of what their taps see of it: pixel
+/// (y, x) to to[y * step + x]. From, To: float or simd::BFloat16.
+template <class From, class To>
+void sum_plane(const WindowAxis& ys, const WindowAxis& xs, const From* plane, const float* weights,
+               float bias, Blocks::Range rows, To* to, std::int64_t step);
+
+/// Adds the product of each pixel's gradient with what its taps see to the sums of those.
+template <class T>
+void add_plane_taps(const WindowAxis& ys, const WindowAxis& xs, const T* plane, const T* gradient,
+                    float* sums);
+
+}  // namespace loom::kernels::conv

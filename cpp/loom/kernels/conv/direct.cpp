@@ -1,21 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "loom/ops/recipes/product/direct.h"
+#include "loom/kernels/conv/direct.h"
 
 #include "loom/base/ceil_div.h"
+#include "loom/device/scratch.h"
 #include "loom/kernels/conv/mending.h"
-#include "loom/ops/recipes/product/bfloat16.h"
-#include "loom/ops/recipes/product/multiply.h"
 
 #include <algorithm>
 #include <cmath>
 
-namespace loom::ops {
+namespace loom::kernels::conv {
 namespace {
 
-using c10::BFloat16;
-
-using kernels::conv::kMaskedStep;
-using kernels::conv::masked_dot;
+using simd::BFloat16;
 
 const Scratch t_window, t_inside, t_weights;
 
@@ -24,7 +20,7 @@ const Scratch t_window, t_inside, t_weights;
 template <class T>
 class Mender {
  public:
-  Mender(const DirectConvolution<T>& p, Blocks::Range filters)
+  Mender(const Convolution<T>& p, Blocks::Range filters)
       : p_(p), filters_(filters), length_(round_up(p.windows.rows(), kMaskedStep)) {}
 
   void mend(std::int64_t image, std::int64_t pixel) {
@@ -33,13 +29,13 @@ class Mender {
     for (std::int64_t f = filters_.first; f < filters_.last; ++f) {
       T* at = p_.result + (p_.windows.channels_last ? (image * plane + pixel) * p_.filters + f
                                                     : (image * p_.filters + f) * plane + pixel);
-      if (std::isfinite(static_cast<float>(*at))) continue;
+      if (std::isfinite(simd::widen(*at))) continue;
       if (weights_ == nullptr) take_weights();
       if (!taken) take_window(image, pixel);
       taken = true;
       const float* weights = weights_ + (f - filters_.first) * length_;
-      const float bias = p_.bias != nullptr ? static_cast<float>(p_.bias[f]) : 0.F;
-      *at = static_cast<T>(masked_dot(window_, weights, inside_, length_) + bias);
+      const float bias = p_.bias != nullptr ? simd::widen(p_.bias[f]) : 0.F;
+      simd::round_to(*at, masked_dot(window_, weights, inside_, length_) + bias);
     }
   }
 
@@ -56,7 +52,7 @@ class Mender {
         const T* from = p_.weights + row * second * taps + column * (p_.weights_last ? 1 : taps);
         for (std::int64_t tap = 0; tap < taps; ++tap) {
           const std::int64_t turned = p_.turned ? taps - 1 - tap : tap;
-          to[place(c, tap)] = static_cast<float>(from[turned * (p_.weights_last ? second : 1)]);
+          to[place(c, tap)] = simd::widen(from[turned * (p_.weights_last ? second : 1)]);
         }
       }
     }
@@ -79,7 +75,7 @@ class Mender {
       const T* from = p_.images + image * channels * plane +
                       (y * xs.size + x) * (p_.windows.channels_last ? channels : 1);
       for (std::int64_t c = 0; c < channels; ++c) {
-        window_[place(c, tap)] = static_cast<float>(from[c * step]);
+        window_[place(c, tap)] = simd::widen(from[c * step]);
         inside_[place(c, tap)] = -1;
       }
     }
@@ -90,7 +86,7 @@ class Mender {
                            : channel * p_.windows.taps() + tap;
   }
 
-  const DirectConvolution<T>& p_;
+  const Convolution<T>& p_;
   const Blocks::Range filters_;
   const std::int64_t length_;
   float *weights_ = nullptr, *window_ = nullptr;
@@ -99,25 +95,25 @@ class Mender {
 
 // Whether some pixels of an image are finite: rows of filters or planes are looked through.
 template <class T>
-bool is_finite(const DirectConvolution<T>& p, const ImageRun& run, Blocks::Range filters) {
+bool is_finite(const Convolution<T>& p, const ImageRun& run, Blocks::Range filters) {
   const std::int64_t plane = p.windows.result_plane();
   const T* image = p.result + run.image * plane * p.filters;
   if (!p.windows.channels_last) {
     for (std::int64_t f = filters.first; f < filters.last; ++f) {
-      if (!all_finite(image + f * plane + run.pixel, run.count)) return false;
+      if (!all_finite<T>(image + f * plane + run.pixel, run.count)) return false;
     }
     return true;
   }
   const T* pixel = image + run.pixel * p.filters;
-  if (filters.count() == p.filters) return all_finite(pixel, run.count * p.filters);
+  if (filters.count() == p.filters) return all_finite<T>(pixel, run.count * p.filters);
   for (std::int64_t i = 0; i < run.count; ++i, pixel += p.filters) {
-    if (!all_finite(pixel + filters.first, filters.count())) return false;
+    if (!all_finite<T>(pixel + filters.first, filters.count())) return false;
   }
   return true;
 }
 
 template <class T>
-void mend_pixels(const DirectConvolution<T>& p, Blocks::Range pixels, Blocks::Range filters,
+void mend_pixels(const Convolution<T>& p, Blocks::Range pixels, Blocks::Range filters,
                  Mender<T>& mender) {
   for_each_image(p.windows, pixels.first, pixels.count(), [&](const ImageRun& run) {
     if (is_finite(p, run, filters)) return;
@@ -125,30 +121,34 @@ void mend_pixels(const DirectConvolution<T>& p, Blocks::Range pixels, Blocks::Ra
   });
 }
 
+/// Calls function(y, x, tap) for the taps of a pixel that see the plane at (y, x).
+template <class Function>
+void for_each_tap(const WindowAxis& ys, const WindowAxis& xs, std::int64_t row, std::int64_t column,
+                  Function&& function) {
+  for (std::int64_t tap = 0; tap < ys.kernel * xs.kernel; ++tap) {
+    const std::int64_t y = row * ys.stride - ys.padding + tap / xs.kernel * ys.dilation;
+    const std::int64_t x = column * xs.stride - xs.padding + tap % xs.kernel * xs.dilation;
+    if (y >= 0 && y < ys.size && x >= 0 && x < xs.size) function(y, x, tap);
+  }
+}
+
 }  // namespace
 
-bool all_finite(const float* data, std::int64_t count) {
-  return kernels::conv::all_finite<float>(data, count);
-}
-bool all_finite(const BFloat16* data, std::int64_t count) {
-  return kernels::conv::all_finite<simd::BFloat16>(stored(data), count);
-}
-
 template <class T>
-bool DirectConvolution<T>::needs_mending() const {
+bool Convolution<T>::needs_mending() const {
   if (!windows.y.padded() && !windows.x.padded()) return false;
-  return windows.rows() >= windows.pixels() || !all_finite(weights, filters * windows.rows());
+  return windows.rows() >= windows.pixels() || !all_finite<T>(weights, filters * windows.rows());
 }
 
 template <class T>
-void DirectConvolution<T>::mend(Blocks::Range pixels, Blocks::Range some) const {
+void Convolution<T>::mend(Blocks::Range pixels, Blocks::Range some) const {
   Mender<T> mender(*this, some);
   mend_pixels(*this, pixels, some, mender);
 }
 
 template <class T>
-void DirectConvolution<T>::mend_tiles(const Windows& tiles, std::int64_t side, Blocks::Range range,
-                                      Blocks::Range some) const {
+void Convolution<T>::mend_tiles(const Windows& tiles, std::int64_t side, Blocks::Range range,
+                                Blocks::Range some) const {
   Mender<T> mender(*this, some);
   for (std::int64_t tile = range.first; tile < range.last; ++tile) {
     const std::int64_t image = tile / tiles.result_plane(), place = tile % tiles.result_plane();
@@ -161,7 +161,46 @@ void DirectConvolution<T>::mend_tiles(const Windows& tiles, std::int64_t side, B
   }
 }
 
-template struct DirectConvolution<float>;
-template struct DirectConvolution<BFloat16>;
+template <class From, class To>
+void sum_plane(const WindowAxis& ys, const WindowAxis& xs, const From* plane, const float* weights,
+               float bias, Blocks::Range rows, To* to, std::int64_t step) {
+  for (std::int64_t row = rows.first; row < rows.last; ++row) {
+    for (std::int64_t column = 0; column < xs.result; ++column) {
+      float sum = bias;
+      for_each_tap(ys, xs, row, column, [&](std::int64_t y, std::int64_t x, std::int64_t tap) {
+        sum += weights[tap] * simd::widen(plane[y * xs.size + x]);
+      });
+      simd::round_to(to[row * step + column], sum);
+    }
+  }
+}
 
-}  // namespace loom::ops
+template <class T>
+void add_plane_taps(const WindowAxis& ys, const WindowAxis& xs, const T* plane, const T* gradient,
+                    float* sums) {
+  for (std::int64_t row = 0; row < ys.result; ++row) {
+    for (std::int64_t column = 0; column < xs.result; ++column) {
+      const float value = simd::widen(gradient[row * xs.result + column]);
+      for_each_tap(ys, xs, row, column, [&](std::int64_t y, std::int64_t x, std::int64_t tap) {
+        sums[tap] += value * simd::widen(plane[y * xs.size + x]);
+      });
+    }
+  }
+}
+
+#define LOOM_SUM_PLANE(From, To)                                                                  \
+  template void sum_plane(const WindowAxis&, const WindowAxis&, const From*, const float*, float, \
+                          Blocks::Range, To*, std::int64_t);
+LOOM_SUM_PLANE(float, float)
+LOOM_SUM_PLANE(BFloat16, float)
+LOOM_SUM_PLANE(BFloat16, BFloat16)
+#undef LOOM_SUM_PLANE
+template void add_plane_taps(const WindowAxis&, const WindowAxis&, const float*, const float*,
+                             float*);
+template void add_plane_taps(const WindowAxis&, const WindowAxis&, const BFloat16*, const BFloat16*,
+                             float*);
+
+template struct Convolution<float>;
+template struct Convolution<BFloat16>;
+
+}  // namespace loom::kernels::conv
