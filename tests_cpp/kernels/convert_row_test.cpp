@@ -63,5 +63,23 @@ TEST_P(ConvertRowTest, NothingBesideTheRowIsTouched) {
   }
 }
 
+TEST_P(ConvertRowTest, HalfsAreWidenedScaledAndRoundedAsSingleOnesAre) {
+  for (const std::int64_t length : testing::kRowLengths) {
+    const auto count = static_cast<std::size_t>(length);
+    const auto factors = testing::elements<simd::Half>(length, 1);
+    std::vector<float> wide(count);
+    widen_row<simd::Half>.of(GetParam())(wide.data(), factors.data(), length);
+    std::vector<simd::Half> same(count), squares(count);
+    round_row<simd::Half>.of(GetParam())(same.data(), wide.data(), length);
+    scale_row<simd::Half>.of(GetParam())(squares.data(), wide.data(), factors.data(), length);
+    for (std::size_t i = 0; i < count; ++i) {
+      simd::Half square{};
+      simd::round_to(square, wide[i] * wide[i]);
+      EXPECT_EQ(same[i].bits, factors[i].bits);
+      EXPECT_EQ(squares[i].bits, square.bits);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace loom::kernels

@@ -2,6 +2,8 @@
 // Attention of a few queries, against the formulas in double precision.
 #include "loom/kernels/attention/few_queries.h"
 
+#include "loom/kernels/copy/convert_row.h"
+
 #include <gtest/gtest.h>
 
 #include "support/elements.h"

@@ -218,15 +218,6 @@ void combine_parts(T* to, const float* parts, std::int64_t part_stride, std::int
 }
 
 template <class T>
-void widen_row(float* to, const T* from, std::int64_t elements) noexcept {
-  for (std::int64_t i = 0; i < padded_row(elements); i += kLanes) {
-    const std::int64_t left = elements - i;
-    store(to + i,
-          left >= kLanes ? load(from + i) : (left > 0 ? load_part(from + i, left, 0) : Floats{}));
-  }
-}
-
-template <class T>
 bool hides_all(const T* mask, std::int64_t count) noexcept {
   for (std::int64_t i = 0; i < count; ++i) {
     if (simd::widen(mask[i]) != -kInfinity) return false;
@@ -238,7 +229,6 @@ bool hides_all(const T* mask, std::int64_t count) noexcept {
   template void attend_part(const FewQueries<T>&) noexcept;                               \
   template void combine_parts(T*, const float*, std::int64_t, std::int64_t, std::int64_t, \
                               float*) noexcept;                                           \
-  template void widen_row(float*, const T*, std::int64_t) noexcept;                       \
   template bool hides_all(const T*, std::int64_t) noexcept;
 LOOM_INSTANTIATE(float)
 LOOM_INSTANTIATE(simd::BFloat16)

@@ -49,8 +49,6 @@ LOOM_SIMD_DECLARE(template <class T> void attend_part(const FewQueries<T>& probl
                   void combine_parts(T* to, const float* parts, std::int64_t part_stride,
                                      std::int64_t count, std::int64_t elements,
                                      float* log_sum) noexcept;
-                  template <class T>
-                  void widen_row(float* to, const T* from, std::int64_t elements) noexcept;
                   template <class T> bool hides_all(const T* mask, std::int64_t count) noexcept;)
 
 template <class T>
@@ -60,10 +58,6 @@ inline constexpr simd::Versions attend_part{LOOM_SIMD_LIST(attend_part<T>)};
 /// the sum of its weights; 0 for a query that sees nothing.
 template <class T>
 inline constexpr simd::Versions combine_parts{LOOM_SIMD_LIST(combine_parts<T>)};
-
-/// A query as FewQueries wants it: padded_row(elements) floats.
-template <class T>
-inline constexpr simd::Versions widen_row{LOOM_SIMD_LIST(widen_row<T>)};
 
 /// Whether all of `count` elements are minus infinity.
 template <class T>

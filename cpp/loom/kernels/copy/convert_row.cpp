@@ -27,9 +27,22 @@ void round_row(T* to, const float* from, std::int64_t count) noexcept {
   convert(to, from, count);
 }
 
-template void widen_row(float*, const float*, std::int64_t) noexcept;
-template void widen_row(float*, const simd::BFloat16*, std::int64_t) noexcept;
-template void round_row(float*, const float*, std::int64_t) noexcept;
-template void round_row(simd::BFloat16*, const float*, std::int64_t) noexcept;
+template <class T>
+void scale_row(T* to, const float* from, const T* factors, std::int64_t all_elements) noexcept {
+  for_vectors(
+      all_elements, LOOM_EACH {
+        (void)chain;
+        put(to, i, count, get(from, i, count, 0) * get(factors, i, count, 0));
+      });
+}
+
+#define LOOM_INSTANTIATE(T)                                         \
+  template void widen_row(float*, const T*, std::int64_t) noexcept; \
+  template void round_row(T*, const float*, std::int64_t) noexcept; \
+  template void scale_row(T*, const float*, const T*, std::int64_t) noexcept;
+LOOM_INSTANTIATE(float)
+LOOM_INSTANTIATE(simd::BFloat16)
+LOOM_INSTANTIATE(simd::Half)
+#undef LOOM_INSTANTIATE
 
 }  // namespace loom::kernels::LOOM_SIMD

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-// Rows of float or simd::BFloat16 to float32, exactly, and from it to the nearest. Thread: any.
+// Rows of float, simd::BFloat16 or simd::Half to float32, exactly, and from it to the nearest.
+// Thread: any.
 
 #include "loom/simd/half.h"
 #include "loom/simd/versions.h"
@@ -13,11 +14,16 @@ namespace loom::kernels {
 LOOM_SIMD_DECLARE(template <class T>
                   void widen_row(float* to, const T* from, std::int64_t count) noexcept;
                   template <class T>
-                  void round_row(T* to, const float* from, std::int64_t count) noexcept;)
+                  void round_row(T* to, const float* from, std::int64_t count) noexcept;
+                  template <class T> void scale_row(T* to, const float* from, const T* factors,
+                                                    std::int64_t count) noexcept;)
 
 template <class T>
 inline constexpr simd::Versions widen_row{LOOM_SIMD_LIST(widen_row<T>)};
 template <class T>
 inline constexpr simd::Versions round_row{LOOM_SIMD_LIST(round_row<T>)};
+/// Each element times its factor.
+template <class T>
+inline constexpr simd::Versions scale_row{LOOM_SIMD_LIST(scale_row<T>)};
 
 }  // namespace loom::kernels

@@ -4,6 +4,7 @@
 
 #include "loom/device/scratch.h"
 #include "loom/kernels/conv/depthwise.h"
+#include "loom/kernels/copy/convert_row.h"
 #include "loom/ops/recipes/depthwise/depthwise.h"
 #include "loom/ops/recipes/depthwise/depthwise_parts.h"
 #include "loom/ops/recipes/product/convolve_parts.h"
@@ -128,7 +129,7 @@ template <class T>
 const float* widened(const T* bias, std::int64_t channels) {
   if (bias == nullptr) return nullptr;
   float* made = t_bias.get<float>(channels);
-  for (std::int64_t c = 0; c < channels; ++c) made[c] = simd::widen(bias[c]);
+  kernels::widen_row<T>(made, bias, channels);
   return made;
 }
 

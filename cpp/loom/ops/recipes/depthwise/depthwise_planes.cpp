@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Depthwise convolutions in the default layout, plane by plane.
 #include "loom/device/scratch.h"
+#include "loom/kernels/copy/convert_row.h"
 #include "loom/ops/recipes/depthwise/depthwise.h"
 #include "loom/ops/recipes/depthwise/depthwise_parts.h"
 #include "loom/ops/recipes/depthwise/depthwise_plane.h"
@@ -21,9 +22,7 @@ const Scratch t_parts;
 template <class T>
 Weights widened(const T* weights, std::int64_t count) {
   Weights made;
-  for (std::int64_t i = 0; i < count; ++i) {
-    made[static_cast<std::size_t>(i)] = simd::widen(weights[i]);
-  }
+  kernels::widen_row<T>(made.data(), weights, count);
   return made;
 }
 
@@ -205,10 +204,7 @@ void run_weight_gradient(Grid& grid, const TensorRef& result, const TensorRef& g
           kernels::conv::add_plane_taps(windows.y, windows.x, image, grad, sums.data());
         });
       }
-      T* to = elements<T>(result) + c * taps;
-      for (std::int64_t i = 0; i < taps; ++i) {
-        simd::round_to(to[i], sums[static_cast<std::size_t>(i)]);
-      }
+      kernels::round_row<T>(elements<T>(result) + c * taps, sums.data(), taps);
     }
   });
 }

@@ -3,6 +3,7 @@
 
 #include "loom/base/ceil_div.h"
 #include "loom/kernels/attention/few_queries.h"
+#include "loom/kernels/copy/convert_row.h"
 #include "loom/ops/recipes/flash_attention/flash_attention.h"
 #include "loom/ops/recipes/flash_attention/operands.h"
 
@@ -20,7 +21,6 @@ using kernels::attention::hides_all;
 using kernels::attention::kKeyGroup;
 using kernels::attention::padded_row;
 using kernels::attention::part_floats;
-using kernels::attention::widen_row;
 
 // Queries of a group: with more of them packing its keys pays.
 constexpr std::int64_t kMaxRows = 32, kMaxFloatRows = 16;
@@ -89,9 +89,10 @@ class Group {
     queries_ = t_queries.get<float>(rows * padded_row(elements_));
     for (std::int64_t row = 0; row < rows; ++row) {
       const auto query = problem.query.item(problem.item(index, row));
-      widen_row<Stored<T>>(queries_ + row * padded_row(elements_),
-                           stored(query.data + problem.position(row) * query.row_stride),
-                           elements_);
+      float* const to = queries_ + row * padded_row(elements_);
+      kernels::widen_row<Stored<T>>(
+          to, stored(query.data + problem.position(row) * query.row_stride), elements_);
+      std::fill(to + elements_, to + padded_row(elements_), 0.F);
     }
   }
 

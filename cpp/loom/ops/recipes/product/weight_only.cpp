@@ -3,6 +3,7 @@
 
 #include "loom/base/ceil_div.h"
 #include "loom/device/scratch.h"
+#include "loom/kernels/copy/convert_row.h"
 #include "loom/kernels/gemm/few_rows.h"
 #include "loom/kernels/gemm/int4_rows.h"
 #include "loom/ops/launch/elements.h"
@@ -48,13 +49,10 @@ void run_int8(Grid& grid, const TensorRef& result, const TensorRef& left, const 
         {rows, columns, inner, elements<const Stored<T>>(left), inner,
          reinterpret_cast<const std::int8_t*>(weight.data()) + first * inner, inner, sums,
          columns});
-    const T* const factors = reinterpret_cast<const T*>(scales.data()) + first;
     for (std::int64_t i = 0; i < rows; ++i) {
-      T* const to = reinterpret_cast<T*>(result.data()) + i * all + first;
-      const float* const from = sums + i * columns;
-      for (std::int64_t j = 0; j < columns; ++j) {
-        to[j] = static_cast<T>(from[j] * static_cast<float>(factors[j]));
-      }
+      kernels::scale_row<Stored<T>>(elements<Stored<T>>(result) + i * all + first,
+                                    sums + i * columns, elements<Stored<T>>(scales) + first,
+                                    columns);
     }
   });
 }
@@ -62,10 +60,8 @@ void run_int8(Grid& grid, const TensorRef& result, const TensorRef& left, const 
 /// All rows as floats.
 template <class T>
 const float* floats_of(const TensorRef& left) {
-  const std::int64_t count = left.numel();
-  float* const floats = t_left.get<float>(count);
-  const T* const from = reinterpret_cast<const T*>(left.data());
-  for (std::int64_t i = 0; i < count; ++i) floats[i] = static_cast<float>(from[i]);
+  float* const floats = t_left.get<float>(left.numel());
+  kernels::widen_row<Stored<T>>(floats, elements<Stored<T>>(left), left.numel());
   return floats;
 }
 
@@ -108,8 +104,8 @@ void run_int4(Grid& grid, const TensorRef& result, const TensorRef& left, const 
                  kernels::gemm::multiply_int4_rows<Stored<T>>);
       }
       for (std::int64_t i = 0; i < rows; ++i) {
-        T* const to = reinterpret_cast<T*>(result.data()) + i * all + first;
-        for (std::int64_t j = 0; j < columns; ++j) to[j] = static_cast<T>(sums[i * columns + j]);
+        kernels::round_row<Stored<T>>(elements<Stored<T>>(result) + i * all + first,
+                                      sums + i * columns, columns);
       }
     }
   });
