@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/kernels/index/elements.h"
+#include "loom/kernels/index/row_lists.h"
 #include "loom/kernels/index/rows.h"
 
 #include <gtest/gtest.h>
@@ -96,6 +97,17 @@ TEST(IndexedElementsTest, ScatterWritesInTheOrderOfTheIndex) {
   };
   EXPECT_TRUE(scatter_part(to.data(), index.data(), lines, Parts(lines, 10, false).at(0), copy));
   EXPECT_EQ(to, (std::array<int, 4>{3, 4, 5, 6}));
+}
+
+TEST(ListedSumsTest, RowsThatAreNotThereAndThePaddingAreIgnored) {
+  const std::array<std::int32_t, 6> index{2, 0, 7, 2, -1, 1};
+  const std::array<float, 12> grads{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+  std::array<float, 6> sums{};
+  const ListedSums all{sums.data(), grads.data(), 2,
+                       lists_of(index.data(), 6, /*rows=*/3, /*padding_index=*/1)};
+  EXPECT_EQ(all.lists.longest, 2);
+  for (std::int64_t row = 0; row < 3; ++row) all.add(row, 0, 2);
+  EXPECT_EQ(sums, (std::array<float, 6>{3, 4, 0, 0, 8, 10}));
 }
 
 }  // namespace

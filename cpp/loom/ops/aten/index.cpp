@@ -2,6 +2,7 @@
 // Selection by index and embeddings. An index out of range is found by the kernel,
 // so it is reported at the next synchronisation.
 #include "loom/base/ceil_div.h"
+#include "loom/kernels/index/row_lists.h"
 #include "loom/ops/fallback/fallback.h"
 #include "loom/ops/launch/empty.h"
 #include "loom/ops/launch/launch.h"
@@ -22,8 +23,6 @@
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
-#include <utility>
-#include <vector>
 
 namespace loom::ops {
 namespace {
@@ -174,51 +173,9 @@ at::Tensor embedding(const at::Tensor& weight, const at::Tensor& indices, std::i
   return output.view(sizes);
 }
 
-/// The indices as lists, one for each row of the result, in their order.
-struct RowLists {
-  std::vector<std::int64_t> first, next;  ///< -1 at the end
-  std::int64_t longest = 0;
-};
-
-template <class Index>
-RowLists lists_of(const Index* indices, std::int64_t count, std::int64_t rows,
-                  std::int64_t padding_index) {
-  RowLists lists;
-  lists.first.assign(static_cast<std::size_t>(rows), -1);
-  lists.next.assign(static_cast<std::size_t>(count), -1);
-  std::vector<std::int64_t> length(static_cast<std::size_t>(rows));
-  for (std::int64_t i = count - 1; i >= 0; --i) {
-    const auto row = static_cast<std::int64_t>(indices[i]);
-    // As ATen: what is no row is ignored.
-    if (row == padding_index || row < 0 || row >= rows) continue;
-    const auto at = static_cast<std::size_t>(row);
-    lists.next[static_cast<std::size_t>(i)] = std::exchange(lists.first[at], i);
-    lists.longest = std::max(lists.longest, ++length[at]);
-  }
-  return lists;
-}
-
-/// What gradients of one embedding are added to, and from.
-struct EmbeddingGradients {
-  float* sums;
-  const float* grads;
-  std::int64_t columns;
-  RowLists lists;
-
-  /// The sum of a row's gradients in some columns, in the order of the indices.
-  void add(std::int64_t row, std::int64_t begin, std::int64_t end) const {
-    float* const sum = sums + row * columns;
-    std::fill(sum + begin, sum + end, 0.0F);
-    for (std::int64_t i = lists.first[static_cast<std::size_t>(row)]; i >= 0;
-         i = lists.next[static_cast<std::size_t>(i)]) {
-      const float* const grad = grads + i * columns;
-      for (std::int64_t c = begin; c < end; ++c) sum[c] += grad[c];
-    }
-  }
-};
-
-// Runs on the worker. A block is some rows, each of which is made as a whole while it is in the
-// caches. If many of the gradients are one row's, blocks are parts of rows.
+// Runs on the worker. What is no row is ignored, as ATen does. A block is some rows, each of which
+// is made as a whole while it is in the caches. If many of the gradients are one row's, blocks are
+// parts of rows.
 void add_embedding_gradients(Grid& grid, const TensorRef& result, const TensorRef& gradient,
                              const TensorRef& indices, std::int64_t padding_index) {
   // Of a block, written or added, so that few rows with many gradients are several; of a part of a
@@ -226,7 +183,8 @@ void add_embedding_gradients(Grid& grid, const TensorRef& result, const TensorRe
   constexpr std::int64_t kElements = 32 << 10, kColumns = 64;
   const at::Tensor to = result.alias(), from = gradient.alias(), which = indices.alias();
   const std::int64_t rows = result.sizes()[0], columns = result.sizes()[1], count = which.numel();
-  const EmbeddingGradients all{
+  using kernels::index::lists_of;
+  const kernels::index::ListedSums all{
       to.mutable_data_ptr<float>(), from.const_data_ptr<float>(), columns,
       which.scalar_type() == c10::kLong
           ? lists_of(which.const_data_ptr<std::int64_t>(), count, rows, padding_index)

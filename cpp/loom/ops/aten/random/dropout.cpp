@@ -32,7 +32,7 @@ void scale_run(std::byte* to, std::int64_t to_step, const std::byte* from, std::
                Scale<T> scale) {
   constexpr auto kStep = static_cast<std::int64_t>(sizeof(T));
   if (to_step == kStep && from_step == kStep && mask_step == 1) {
-    using Number = InMemory<T>;
+    using Number = Stored<T>;
     scale_kept<Number>(reinterpret_cast<const Number*>(from), mask, reinterpret_cast<Number*>(to),
                        length, scale);
     return;

@@ -10,6 +10,7 @@
 #include "loom/kernels/rng/philox.h"
 #include "loom/ops/aten/random/reserve.h"
 #include "loom/ops/aten/random/strided_runs.h"
+#include "loom/ops/launch/elements.h"
 #include "loom/ops/launch/launch.h"
 #include "loom/ops/launch/self_overlap.h"
 
@@ -34,22 +35,6 @@ using kernels::rng::philox_tiles;
 using kernels::rng::ShortIntegers;
 using kernels::rng::transform;
 using kernels::rng::Uniform;
-
-/// A number of PyTorch's as kernels see it.
-template <class T>
-struct KernelType {
-  using Type = T;
-};
-template <>
-struct KernelType<c10::Half> {
-  using Type = simd::Half;
-};
-template <>
-struct KernelType<c10::BFloat16> {
-  using Type = simd::BFloat16;
-};
-template <class T>
-using InMemory = typename KernelType<T>::Type;
 
 /// Words that are in flight at once: together with their values they stay in the first-level cache.
 inline constexpr int kChunkTiles = 32;
@@ -85,7 +70,7 @@ void store_run(const Value* values, std::byte* to, std::int64_t step, std::int64
   if (step == static_cast<std::int64_t>(sizeof(T))) {
     T* const elements = reinterpret_cast<T*>(to);
     if constexpr (std::is_same_v<Value, float> && sizeof(T) == 2) {
-      using Number = InMemory<T>;
+      using Number = Stored<T>;
       kernels::rng::round_all<Number>(values, reinterpret_cast<Number*>(elements), length);
     } else {
       for (std::int64_t i = 0; i < length; ++i) elements[i] = convert<T>(values[i]);

@@ -48,14 +48,6 @@ bool bfloat16_works() {
   }
 }
 
-bool float32_works() {
-#if defined(__x86_64__)
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-#else
-  return false;
-#endif
-}
-
 // Whether ATen makes use of a setting on this processor: the conditions are its own.
 bool has_bfloat16_precision() {
 #if defined(__x86_64__)
@@ -116,7 +108,7 @@ void pack_uneven(const MatrixView<const BFloat16>& from, std::uint32_t* to) {
 
 template <>
 bool can_multiply<float>(ProductsOf use) {
-  static const bool works = float32_works();
+  static const bool works = simd_level() >= SimdLevel::kAvx2;
   const at::Context& context = at::globalContext();
   return works && context.userEnabledMkldnn() && !computes_in_fewer_bits(context, use);
 }

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+// Rows that are added up by an index, each row of the result by itself: gradients of embeddings.
+// Thread: any.
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace loom::kernels::index {
+
+/// The places of an index as lists, one for each row that it names, in their order.
+struct RowLists {
+  std::vector<std::int64_t> first, next;  ///< -1 at the end
+  std::int64_t longest = 0;
+};
+
+/// What is no row, or `padding_index`, is in no list.
+template <class Index>
+RowLists lists_of(const Index* indices, std::int64_t count, std::int64_t rows,
+                  std::int64_t padding_index) {
+  RowLists lists;
+  lists.first.assign(static_cast<std::size_t>(rows), -1);
+  lists.next.assign(static_cast<std::size_t>(count), -1);
+  std::vector<std::int64_t> length(static_cast<std::size_t>(rows));
+  for (std::int64_t i = count - 1; i >= 0; --i) {
+    const auto row = static_cast<std::int64_t>(indices[i]);
+    if (row == padding_index || row < 0 || row >= rows) continue;
+    const auto at = static_cast<std::size_t>(row);
+    lists.next[static_cast<std::size_t>(i)] = std::exchange(lists.first[at], i);
+    lists.longest = std::max(lists.longest, ++length[at]);
+  }
+  return lists;
+}
+
+/// Rows of `sums`, each the sum of those of `grads` that its list has.
+struct ListedSums {
+  float* sums;
+  const float* grads;
+  std::int64_t columns;
+  RowLists lists;
+
+  /// Columns [begin, end) of a row, in the order of the indices.
+  void add(std::int64_t row, std::int64_t begin, std::int64_t end) const {
+    float* const sum = sums + row * columns;
+    std::fill(sum + begin, sum + end, 0.0F);
+    for (std::int64_t i = lists.first[static_cast<std::size_t>(row)]; i >= 0;
+         i = lists.next[static_cast<std::size_t>(i)]) {
+      const float* const grad = grads + i * columns;
+      for (std::int64_t c = begin; c < end; ++c) sum[c] += grad[c];
+    }
+  }
+};
+
+}  // namespace loom::kernels::index
