@@ -4,20 +4,9 @@
 import pytest
 import torch
 from compare import agrees, assert_same, natively, same_error, to_loom
-from ops_support import keep_busy
+from ops_support import DTYPES, keep_busy
 
-COMPARED = [
-    torch.float32,
-    torch.float64,
-    torch.float16,
-    torch.bfloat16,
-    torch.int8,
-    torch.uint8,
-    torch.int16,
-    torch.int32,
-    torch.int64,
-    torch.bool,
-]
+COMPARED = [dtype for dtype in DTYPES if not dtype.is_complex]
 BLOCK = 1 << 15  # elements that one block counts
 
 

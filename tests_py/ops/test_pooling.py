@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Pooling by kernels of loom's own: windows, layouts, dtypes, gradients, and what stays ATen's."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 import torch
 from compare import agrees, natively, same_error, to_loom
@@ -183,16 +179,7 @@ for pool in (F.avg_pool2d, F.max_pool2d):
 """
 
 
-def test_results_do_not_depend_on_the_number_of_cores():
-    runs = [
-        subprocess.run(
-            [sys.executable, "-c", BYTES],
-            env={**os.environ, "LOOM_THREADS": cores},
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout
-        for cores in ("1", "3")
-    ]
+def test_results_do_not_depend_on_the_number_of_cores(check):
+    runs = [check(BYTES, LOOM_THREADS=cores).out for cores in ("1", "3")]
     assert runs[0]
     assert runs[0] == runs[1]

@@ -2,9 +2,6 @@
 """Recurrent layers in PyTorch's systems, and what stays PyTorch's composite."""
 
 import copy
-import os
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -157,16 +154,7 @@ for kind, batch, units in [(k, *s) for k in kinds for s in ((1, 256), (5, 256), 
 """
 
 
-def test_results_do_not_depend_on_the_number_of_cores():
-    runs = [
-        subprocess.run(
-            [sys.executable, "-c", BYTES],
-            env={**os.environ, "LOOM_THREADS": cores},
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout
-        for cores in ("1", "3")
-    ]
+def test_results_do_not_depend_on_the_number_of_cores(check):
+    runs = [check(BYTES, LOOM_THREADS=cores).out for cores in ("1", "3")]
     assert runs[0]
     assert runs[0] == runs[1]

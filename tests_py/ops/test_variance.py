@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Variances, standard deviations and their means of rows, columns and planes."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 import torch
 from compare import agrees, assert_same, natively, to_loom
@@ -100,16 +96,7 @@ for dim in (0, 1):
 """
 
 
-def test_results_do_not_depend_on_the_number_of_cores():
-    runs = [
-        subprocess.run(
-            [sys.executable, "-c", BYTES],
-            env={**os.environ, "LOOM_THREADS": cores},
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout
-        for cores in ("1", "3")
-    ]
+def test_results_do_not_depend_on_the_number_of_cores(check):
+    runs = [check(BYTES, LOOM_THREADS=cores).out for cores in ("1", "3")]
     assert runs[0]
     assert runs[0] == runs[1]

@@ -18,11 +18,7 @@ TOLERANCE = {
 }
 
 
-@pytest.fixture(autouse=True)
-def nothing_falls_back():
-    torch.loom.reset_fallbacks()
-    yield
-    assert torch.loom.fallbacks() == {}
+pytestmark = pytest.mark.usefixtures("no_fallback")
 
 
 def operands(queries=10, keys=10, *, heads=4, key_heads=None, dtype=torch.float32):

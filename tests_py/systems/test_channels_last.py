@@ -11,12 +11,7 @@ LOOM = "loom"
 FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
-@pytest.fixture(autouse=True)
-def nothing_falls_back():
-    torch.manual_seed(0)
-    torch.loom.reset_fallbacks()
-    yield
-    assert torch.loom.fallbacks() == {}
+pytestmark = pytest.mark.usefixtures("no_fallback")
 
 
 class Residual(nn.Module):

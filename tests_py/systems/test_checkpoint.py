@@ -18,12 +18,7 @@ LOOM = "loom"
 BOTH = pytest.mark.parametrize("reentrant", [False, True], ids=["by hooks", "reentrant"])
 
 
-@pytest.fixture(autouse=True)
-def nothing_falls_back():
-    torch.manual_seed(0)
-    torch.loom.reset_fallbacks()
-    yield
-    assert torch.loom.fallbacks() == {}
+pytestmark = pytest.mark.usefixtures("no_fallback")
 
 
 class Block(nn.Module):

@@ -6,20 +6,13 @@ import torch
 from torch import nn
 from torch.autograd import forward_ad
 
-pytestmark = pytest.mark.filterwarnings(
+pytestmark = [
+    pytest.mark.usefixtures("no_fallback"),
     # Some of its formulas are written with torch.jit inside PyTorch.
-    r"ignore:`torch.jit.\w+` is deprecated:DeprecationWarning",
-)
+    pytest.mark.filterwarnings(r"ignore:`torch.jit.\w+` is deprecated:DeprecationWarning"),
+]
 
 LOOM = "loom"
-
-
-@pytest.fixture(autouse=True)
-def nothing_falls_back():
-    torch.manual_seed(0)
-    torch.loom.reset_fallbacks()
-    yield
-    assert torch.loom.fallbacks() == {}
 
 
 def push(function, primal, tangent):

@@ -20,12 +20,7 @@ with warnings.catch_warnings():  # the module is written with torch.jit
 LOOM = "loom"
 
 
-@pytest.fixture(autouse=True)
-def nothing_falls_back():
-    torch.manual_seed(0)
-    torch.loom.reset_fallbacks()
-    yield
-    assert torch.loom.fallbacks() == {}
+pytestmark = pytest.mark.usefixtures("no_fallback")
 
 
 class Residual(nn.Module):
