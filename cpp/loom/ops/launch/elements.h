@@ -6,6 +6,7 @@
 #include "loom/ops/launch/tensor_ref.h"
 #include "loom/simd/half.h"
 
+#include <c10/core/ScalarType.h>
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
@@ -30,6 +31,18 @@ template <class T>
 template <class T>
 [[nodiscard]] T* elements(const TensorRef& tensor) noexcept {
   return tensor.defined() ? reinterpret_cast<T*>(tensor.data()) : nullptr;
+}
+
+/// Calls function(T()) for the dtype of float, c10::BFloat16 or c10::Half.
+template <class Function>
+void with_floats(c10::ScalarType dtype, Function&& function) {
+  if (dtype == c10::ScalarType::Float) {
+    function(float());
+  } else if (dtype == c10::ScalarType::BFloat16) {
+    function(c10::BFloat16());
+  } else {
+    function(c10::Half());
+  }
 }
 
 }  // namespace loom::ops

@@ -7,8 +7,6 @@
 #include "loom/ops/recipes/flash_attention/flash_attention.h"
 #include "loom/ops/recipes/flash_attention/operands.h"
 
-#include <c10/util/Half.h>
-
 #include <algorithm>
 
 namespace loom::ops {
@@ -16,7 +14,6 @@ namespace {
 
 using kernels::attention::attend_part;
 using kernels::attention::combine_parts;
-using kernels::attention::FewQueries;
 using kernels::attention::hides_all;
 using kernels::attention::kKeyGroup;
 using kernels::attention::padded_row;
@@ -33,23 +30,16 @@ constexpr std::int64_t kFinishedFloats = 64 << 10;
 
 const Scratch t_parts, t_queries, t_scores;
 
-/// All queries, keys and values of some heads that share keys: a group.
+/// All queries, keys and values of some heads that share keys are a group.
 template <class T>
-struct Problem {
-  Heads<T> output;
-  Heads<const T> query, key, value;
-  Mask<T> mask;
-  float* log_sums;
-  bool causal;
-  float scale;
+struct Problem : Attention<T> {
+  using Attention<T>::Attention, Attention<T>::query, Attention<T>::key;
 
   [[nodiscard]] std::int64_t groups() const noexcept { return key.items(); }
   /// Heads of queries that share one of keys.
   [[nodiscard]] std::int64_t shared() const noexcept { return query.items() / key.items(); }
   [[nodiscard]] std::int64_t rows() const noexcept { return shared() * query.positions(); }
-  [[nodiscard]] std::int64_t keys() const noexcept {
-    return causal ? std::min(query.positions(), key.positions()) : key.positions();
-  }
+  [[nodiscard]] std::int64_t keys() const noexcept { return this->seen(query.positions()); }
   /// Row `row` of a group: which item and which position of the queries it is.
   [[nodiscard]] std::int64_t item(std::int64_t group, std::int64_t row) const noexcept {
     return group * shared() + row / query.positions();
@@ -187,20 +177,6 @@ void run(Grid& grid, const Problem<T>& problem) {
   });
 }
 
-template <class T>
-void start(Grid& grid, const TensorRef& output, const TensorRef& log_sum, const TensorRef& query,
-           const TensorRef& key, const TensorRef& value, const TensorRef& mask, bool causal,
-           double scale) {
-  run<T>(grid, {.output = Heads<T>(output),
-                .query = Heads<const T>(query),
-                .key = Heads<const T>(key),
-                .value = Heads<const T>(value),
-                .mask = Mask<T>(mask, query.sizes()[1]),
-                .log_sums = reinterpret_cast<float*>(log_sum.data()),
-                .causal = causal,
-                .scale = static_cast<float>(scale)});
-}
-
 bool has_dense_elements(const at::Tensor& tensor) {
   return !tensor.is_neg() && tensor.dim() == 4 && (tensor.size(3) == 1 || tensor.stride(3) == 1);
 }
@@ -227,13 +203,9 @@ bool suits_few_queries(const at::Tensor& query, const at::Tensor& key, const at:
 void attend_few_queries(Grid& grid, const TensorRef& output, const TensorRef& log_sum,
                         const TensorRef& query, const TensorRef& key, const TensorRef& value,
                         const TensorRef& mask, bool causal, double scale) {
-  if (query.dtype() == c10::ScalarType::Float) {
-    start<float>(grid, output, log_sum, query, key, value, mask, causal, scale);
-  } else if (query.dtype() == c10::ScalarType::BFloat16) {
-    start<c10::BFloat16>(grid, output, log_sum, query, key, value, mask, causal, scale);
-  } else {
-    start<c10::Half>(grid, output, log_sum, query, key, value, mask, causal, scale);
-  }
+  with_floats(query.dtype(), [&]<class T>(T) {
+    run<T>(grid, {output, log_sum, query, key, value, mask, causal, scale});
+  });
 }
 
 }  // namespace loom::ops

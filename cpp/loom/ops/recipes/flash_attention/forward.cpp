@@ -27,25 +27,10 @@ constexpr std::int64_t kFewestQueries = 16, kFewestFloatQueries = 48;
 const Scratch t_keys, t_values, t_tail, t_scores, t_weights, t_results, t_rows;
 
 template <class T>
-struct Problem {
-  Heads<T> output;
-  Heads<const T> query, key, value;
-  Mask<T> mask;
-  float* log_sums;
-  bool causal;
-  float scale;
-
-  /// Keys that queries before `end` see.
-  [[nodiscard]] std::int64_t seen(std::int64_t end) const noexcept {
-    return causal ? std::min(end, key.positions()) : key.positions();
-  }
-};
-
-template <class T>
 class Item {
  public:
   /// Packs the keys and values that queries before `end` see.
-  Item(const Problem<T>& problem, std::int64_t index, std::int64_t end)
+  Item(const Attention<T>& problem, std::int64_t index, std::int64_t end)
       : problem_(problem), index_(index), elements_(problem.key.elements()) {
     const std::int64_t keys = problem.seen(end), padded = round_up(keys, kTile);
     value_step_ = panel_size(padded);
@@ -115,14 +100,14 @@ class Item {
   }
 
  private:
-  const Problem<T>& problem_;
+  const Attention<T>& problem_;
   const std::int64_t index_, elements_;
   std::int64_t value_step_;
   T *keys_, *values_;
 };
 
 template <class T>
-void run(Grid& grid, const Problem<T>& problem) {
+void run(Grid& grid, const Attention<T>& problem) {
   const std::int64_t items = problem.query.items(), queries = problem.query.positions();
   const std::int64_t length = items >= kManyItems ? std::max(queries, kTile) : kQueries;
   const std::int64_t parts = ceil_div(queries, length);
@@ -140,20 +125,6 @@ void run(Grid& grid, const Problem<T>& problem) {
     }
   };
   grid.run_by_any(ceil_div(items, together) * parts, run_block);
-}
-
-template <class T>
-void start(Grid& grid, const TensorRef& output, const TensorRef& log_sum, const TensorRef& query,
-           const TensorRef& key, const TensorRef& value, const TensorRef& mask, bool causal,
-           double scale) {
-  run<T>(grid, {.output = Heads<T>(output),
-                .query = Heads<const T>(query),
-                .key = Heads<const T>(key),
-                .value = Heads<const T>(value),
-                .mask = Mask<T>(mask, query.sizes()[1]),
-                .log_sums = reinterpret_cast<float*>(log_sum.data()),
-                .causal = causal,
-                .scale = static_cast<float>(scale)});
 }
 
 template <class T>
@@ -214,9 +185,9 @@ void flash_attention(Grid& grid, const TensorRef& output, const TensorRef& log_s
                      const TensorRef& query, const TensorRef& key, const TensorRef& value,
                      const TensorRef& mask, bool causal, double scale) {
   if (query.dtype() == c10::ScalarType::Float) {
-    start<float>(grid, output, log_sum, query, key, value, mask, causal, scale);
+    run<float>(grid, {output, log_sum, query, key, value, mask, causal, scale});
   } else {
-    start<BFloat16>(grid, output, log_sum, query, key, value, mask, causal, scale);
+    run<BFloat16>(grid, {output, log_sum, query, key, value, mask, causal, scale});
   }
 }
 

@@ -77,6 +77,34 @@ class Mask {
   std::int64_t heads_, batch_stride_ = 0, head_stride_ = 0, query_stride_ = 0;
 };
 
+/// The operands of both ways forward.
+template <class T>
+struct Attention {
+  Attention(const TensorRef& to, const TensorRef& log_sum, const TensorRef& queries,
+            const TensorRef& keys, const TensorRef& values, const TensorRef& added, bool is_causal,
+            double factor)
+      : output(to),
+        query(queries),
+        key(keys),
+        value(values),
+        mask(added, queries.sizes()[1]),
+        log_sums(elements<float>(log_sum)),
+        causal(is_causal),
+        scale(static_cast<float>(factor)) {}
+
+  Heads<T> output;
+  Heads<const T> query, key, value;
+  Mask<T> mask;
+  float* log_sums;
+  bool causal;
+  float scale;
+
+  /// Keys that queries before `end` see.
+  [[nodiscard]] std::int64_t seen(std::int64_t end) const noexcept {
+    return causal ? std::min(end, key.positions()) : key.positions();
+  }
+};
+
 /// Rows [first, first + kTile) of a row-major matrix, or as many as there are, and zeros after
 /// them. Room: kTile rows.
 template <class T>

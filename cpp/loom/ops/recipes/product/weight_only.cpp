@@ -17,7 +17,6 @@ namespace loom::ops {
 namespace {
 
 using c10::BFloat16;
-using c10::Half;
 using kernels::gemm::FewRows;
 using kernels::gemm::Int4Rows;
 
@@ -109,18 +108,6 @@ void run_int4(Grid& grid, const TensorRef& result, const TensorRef& left, const 
       }
     }
   });
-}
-
-/// Calls function(T()) for the dtype.
-template <class Function>
-void with_floats(c10::ScalarType dtype, Function function) {
-  if (dtype == c10::ScalarType::Float) {
-    function(float());
-  } else if (dtype == c10::ScalarType::BFloat16) {
-    function(BFloat16());
-  } else {
-    function(Half());
-  }
 }
 
 }  // namespace
