@@ -95,15 +95,18 @@ void expect_half_bytes(std::int64_t columns, bool split, Multiply multiply) {
   const std::int64_t half = columns / 2;
   for (std::int64_t i = 0; i < 5; ++i) {
     for (std::int64_t j = 0; j < columns; ++j) {
-      double sum = 0;
+      double sum = 0, magnitude = 0;
       for (std::int64_t k = 0; k < kInner; ++k) {
         const bool upper = split ? j >= half : j % 2 == 1;
         const int byte = packed[k * half + (split ? j % half : j / 2)];
         const T* const of = &scales[(k / kGroup * columns + j) * 2];
         const int weight = (upper ? byte >> 4 : byte & 15) - 8;
-        sum += exact(left[i * kInner + k]) * (weight * exact(of[0]) + exact(of[1]));
+        const double factor = exact(left[i * kInner + k]);
+        sum += factor * (weight * exact(of[0]) + exact(of[1]));
+        magnitude += std::abs(factor) * (std::abs(weight * exact(of[0])) + std::abs(exact(of[1])));
       }
-      EXPECT_NEAR(to[i * columns + j], sum, 1e-3) << columns << ' ' << split << ' ' << j;
+      EXPECT_NEAR(to[i * columns + j], sum, kInner * 0x1p-24 * magnitude)
+          << columns << ' ' << split << ' ' << j;
     }
   }
 }

@@ -20,11 +20,6 @@ constexpr double kEps = 1e-5;
 // Half units in the last place of numbers about 1 to 4: sums, distances, the factor, two products.
 constexpr double kAllowed = 24 * 0x1p-24;
 
-template <class T>
-double rounding_of(double expected) {
-  return sizeof(T) == 2 ? std::abs(expected) * 0x1p-8 : 0;
-}
-
 class LayerNormTest : public testing::SimdTest {
  protected:
   template <class T>
@@ -45,7 +40,8 @@ class LayerNormTest : public testing::SimdTest {
       EXPECT_NEAR(statistics[1], rstd, rstd * kAllowed);
       for (std::size_t i = 0; i < row.size(); ++i) {
         const double expected = (exact(row[i]) - mean) * rstd * weight[i] + bias[i];
-        EXPECT_NEAR(exact(to[i]), expected, kAllowed + rounding_of<T>(expected)) << columns;
+        EXPECT_NEAR(exact(to[i]), expected, kAllowed + testing::rounding_of<T>(expected))
+            << columns;
       }
       EXPECT_EQ(exact(to.back()), 0) << "beyond the row";
     }
@@ -83,8 +79,10 @@ class LayerNormTest : public testing::SimdTest {
         const double normal = (exact(row[i]) - mean) * rstd;
         const double expected =
             (exact(grad[i]) * weight[i] - plain / count - normal * scaled / count) * rstd;
-        EXPECT_NEAR(exact(to[i]), expected, kAllowed + rounding_of<T>(expected)) << columns;
-        EXPECT_NEAR(exact(alone[i]), expected, kAllowed + rounding_of<T>(expected)) << columns;
+        EXPECT_NEAR(exact(to[i]), expected, kAllowed + testing::rounding_of<T>(expected))
+            << columns;
+        EXPECT_NEAR(exact(alone[i]), expected, kAllowed + testing::rounding_of<T>(expected))
+            << columns;
       }
     }
   }

@@ -15,7 +15,8 @@
 namespace loom::kernels::recurrent {
 namespace {
 
-constexpr double kAllowed = 4e-7;  // some units in the last place of numbers about 1
+// Units in the last place of numbers about 1.
+constexpr double kAllowed = 4 * 0x1p-23;
 constexpr std::int64_t kRows = 3, kHidden = 37, kSumsGate = 41, kSumsRow = 4 * kSumsGate + 2;
 constexpr std::int64_t kStateRow = 50;
 
@@ -261,7 +262,7 @@ TEST_P(RowProductTest, IsTheSumOverThePanelsRows) {
       for (std::int64_t j = 0; j < columns; ++j) {
         double sum = 0;
         for (std::int64_t k = 0; k < inner; ++k) sum += double{row[k]} * panel[k * columns + j];
-        EXPECT_NEAR(made[j], sum, 1e-6 * static_cast<double>(inner)) << inner << ", " << j;
+        EXPECT_NEAR(made[j], sum, 0x1p-24 * static_cast<double>(inner)) << inner << ", " << j;
       }
     }
   }

@@ -70,8 +70,8 @@ TYPED_TEST(RandomMathTest, QuarterTurnsRotate) {
     for (std::uint32_t quarter = 0; quarter < 4; ++quarter) {
       const auto point = math::sin_cos(static_cast<T>(x), quarter);
       const double angle = x + quarter * std::numbers::pi / 2;
-      EXPECT_NEAR(point.sin, std::sin(angle), 1e-6) << x << " " << quarter;
-      EXPECT_NEAR(point.cos, std::cos(angle), 1e-6) << x << " " << quarter;
+      EXPECT_NEAR(point.sin, std::sin(angle), 2 * 0x1p-23) << x << " " << quarter;
+      EXPECT_NEAR(point.cos, std::cos(angle), 2 * 0x1p-23) << x << " " << quarter;
     }
   }
 }

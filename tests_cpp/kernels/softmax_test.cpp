@@ -17,6 +17,7 @@ namespace {
 using simd::BFloat16;
 using testing::elements;
 using testing::exact;
+using testing::rounding_of;
 using testing::ulps;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -74,8 +75,8 @@ class SoftmaxTest : public testing::SimdTest {
         const double weight = std::exp(reference.difference(row[i])) / reference.sum;
         EXPECT_LE(ulps(weights[i], weight), kRounding<T>) << columns;
         const double logarithm = reference.difference(row[i]) - std::log(reference.sum);
-        const double rounding = sizeof(T) == 2 ? std::abs(logarithm) * 0x1p-8 : 0;
-        EXPECT_NEAR(exact(logarithms[i]), logarithm, kSumError + rounding) << columns;
+        EXPECT_NEAR(exact(logarithms[i]), logarithm, kSumError + rounding_of<T>(logarithm))
+            << columns;
       }
     }
   }
@@ -98,8 +99,7 @@ class SoftmaxTest : public testing::SimdTest {
       }
       for (std::size_t i = 0; i < row.size(); ++i) {
         const auto expect_near = [&](T actual, double expected, double allowed) {
-          const double rounding = sizeof(T) == 2 ? std::abs(expected) * 0x1p-8 : 0;
-          EXPECT_NEAR(exact(actual), expected, allowed + rounding) << columns;
+          EXPECT_NEAR(exact(actual), expected, allowed + rounding_of<T>(expected)) << columns;
         };
         expect_near(of_softmax[i], (exact(grad[i]) - product) * exact(weights[i]),
                     4 * 0x1p-24 * exact(weights[i]));

@@ -93,7 +93,7 @@ TEST_P(TileRowsTest, ProductsOutsideCountForNothing) {
     }
   }
   const float got = masked_dot.of(GetParam())(window.data(), weights.data(), inside.data(), kCount);
-  EXPECT_NEAR(got, sum, 1e-5);
+  EXPECT_NEAR(got, sum, kCount * 0x1p-24);
 }
 
 TEST_P(TileRowsTest, SumsInDoublePrecision) {
@@ -101,7 +101,7 @@ TEST_P(TileRowsTest, SumsInDoublePrecision) {
   for (const std::int64_t step : {1, 3}) {
     double sum = 0;
     for (std::int64_t i = 0; i < 101; ++i) sum += double{a[i]} * b[i * step];
-    EXPECT_NEAR(exact_dot.of(GetParam())(a.data(), b.data(), 101, step), sum, 1e-13);
+    EXPECT_NEAR(exact_dot.of(GetParam())(a.data(), b.data(), 101, step), sum, 101 * 0x1p-53);
   }
 }
 

@@ -17,8 +17,9 @@ using testing::numbers;
 
 constexpr std::int64_t kCount = 35;  // two whole vectors, and one that overlaps
 constexpr std::int64_t kWidth = 32;
-// Sums of 9 products of numbers below 1, through transforms whose factors are below 4.
-constexpr double kAllowed = 1e-5;
+// Half units in the last place of numbers up to 4: sums of 9 products of numbers below 1, through
+// transforms whose factors are below 4.
+constexpr double kAllowed = 4 * 9 * 0x1p-24;
 
 /// Pixel (y, x) of the convolution of a tile (16 elements) with taps (9).
 template <class Tile, class Taps>

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 namespace loom::testing {
@@ -40,6 +41,16 @@ double ulps(T value, double expected) {
   int exponent = 0;
   std::frexp(expected, &exponent);
   return std::abs(actual - expected) / std::ldexp(1.0, std::max(exponent, kLeast) - kDigits);
+}
+
+/// How far rounding to a T of 16 bits may be from a number; 0 for a float, whose roundings count
+/// with those of the sums.
+template <class T>
+double rounding_of(double expected) {
+  constexpr double kHalfUlp = std::is_same_v<T, float>        ? 0
+                              : std::is_same_v<T, simd::Half> ? 0x1p-11
+                                                              : 0x1p-8;
+  return std::abs(expected) * kHalfUlp;
 }
 
 /// What rows may be long: parts of vectors, whole ones, and several.
