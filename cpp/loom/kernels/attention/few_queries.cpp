@@ -26,11 +26,14 @@ constexpr std::int64_t kNearKeys = 32;
   return product;
 }
 
-/// Scores of kRows queries and kLanes / kRows keys, all in registers until they are summed up.
+/// Keys whose scores with so many queries are in registers at a time.
+constexpr int keys_of(int rows) { return static_cast<int>(kLanes) / (rows == 3 ? 4 : rows); }
+
+/// Scores of kRows queries and keys_of(kRows) keys, all in registers until they are summed up.
 template <int kRows, class T>
 [[gnu::always_inline]] inline void score_keys(const FewQueries<T>& p, std::int64_t row,
                                               std::int64_t first, float* scores, std::int64_t ld) {
-  constexpr int kKeys = static_cast<int>(kLanes) / kRows;
+  constexpr int kKeys = keys_of(kRows);
   const std::int64_t query_ld = padded_row(p.elements);
   const float* const queries = p.queries + row * query_ld;
   // Beyond the last key it is looked at again; nobody looks at such scores.
@@ -39,7 +42,7 @@ template <int kRows, class T>
     const std::int64_t key = first + k < p.count ? first + k : p.count - 1;
     keys[k] = p.keys + key * p.key_stride;
   }
-  Floats sums[kRows * kKeys] = {};
+  Floats sums[kLanes] = {};  // those of three rows leave some empty
   const auto add = [&](std::int64_t i, auto load_key) __attribute__((always_inline)) {
     Floats query[kRows];
     for (int r = 0; r < kRows; ++r) query[r] = load(queries + r * query_ld + i);
@@ -66,7 +69,7 @@ template <int kRows, class T>
 [[gnu::always_inline]] inline std::int64_t score_rows(const FewQueries<T>& p, std::int64_t row,
                                                       std::int64_t begin, std::int64_t ld) {
   for (; row + kRows <= p.rows; row += kRows) {
-    for (std::int64_t key = 0; key < kLanes; key += kLanes / kRows) {
+    for (std::int64_t key = 0; key < kLanes; key += keys_of(kRows)) {
       score_keys<kRows>(p, row, begin + key, p.scores, ld);
     }
   }
@@ -128,7 +131,7 @@ template <int kRows, class T>
 [[gnu::always_inline]] inline std::int64_t add_rows(const FewQueries<T>& p, std::int64_t row,
                                                     std::int64_t first, std::int64_t count,
                                                     std::int64_t ld) {
-  constexpr int kWide = kSums / kRows;
+  constexpr int kWide = kSums / (kRows == 3 ? 4 : kRows);
   const std::int64_t results_ld = part_floats(p.elements);
   const auto whole = [](const T* from) __attribute__((always_inline)) { return load(from); };
   for (; row + kRows <= p.rows; row += kRows) {
@@ -164,6 +167,7 @@ void attend_part(const FewQueries<T>& p) noexcept {
   const std::int64_t ld = padded_row(p.count), part = part_floats(p.elements);
   for (std::int64_t key = 0; key < p.count; key += kLanes) {
     std::int64_t row = score_rows<4>(p, 0, key, ld);
+    row = score_rows<3>(p, row, key, ld);
     row = score_rows<2>(p, row, key, ld);
     score_rows<1>(p, row, key, ld);
   }
@@ -178,6 +182,7 @@ void attend_part(const FewQueries<T>& p) noexcept {
   for (std::int64_t first = 0; first < p.count; first += kNearKeys) {
     const std::int64_t count = p.count - first < kNearKeys ? p.count - first : kNearKeys;
     std::int64_t row = add_rows<4>(p, 0, first, count, ld);
+    row = add_rows<3>(p, row, first, count, ld);
     row = add_rows<2>(p, row, first, count, ld);
     add_rows<1>(p, row, first, count, ld);
   }
