@@ -162,6 +162,31 @@ def test_a_batch_of_products(batch: int, dtype: torch.dtype) -> None:
     check(block, x, w.mT.contiguous().mT, numbers(batch, 70, 1, dtype=dtype))
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("size", [(1, 768, 640), (3, 1024, 2048), (70, 128, 1056)], ids=str)
+def test_of_weights_that_are_whole_numbers(size: tuple[int, int, int], dtype: torch.dtype) -> None:
+    rows, inner, columns = size
+    generator = torch.Generator().manual_seed(0)
+    x, residual = numbers(rows, inner, dtype=dtype), numbers(rows, columns, dtype=dtype, seed=4)
+    eight = torch.randint(-128, 128, (columns, inner), generator=generator, dtype=torch.int8)
+    scales = numbers(columns, dtype=dtype) / 128
+
+    def of_eight_bits(x: torch.Tensor, residual: torch.Tensor, w: torch.Tensor) -> Result:
+        gate = F.silu(torch._weight_int8pack_mm(x, w, scales.to(x.device)))
+        return gate * residual, residual + torch._weight_int8pack_mm(x, w, scales.to(x.device))
+
+    check(of_eight_bits, x, residual, eight)
+    four = torch.randint(0, 16, (columns, inner), generator=generator, dtype=torch.int32)
+    packed = torch._convert_weight_to_int4pack_for_cpu(four, 1)
+    groups = numbers(inner // 64, columns, 2, dtype=dtype) / 8
+
+    def of_four_bits(x: torch.Tensor, residual: torch.Tensor, w: torch.Tensor) -> Result:
+        y = torch._weight_int4pack_mm_for_cpu(x, w, 64, groups.to(x.device))
+        return F.silu(y) * residual, torch.relu(y) + 1
+
+    check(of_four_bits, x, residual, packed)
+
+
 def device_events(run: Callable[[], Any]) -> list[str]:
     activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.PrivateUse1]
     with torch.profiler.profile(activities=activities) as profile:
@@ -203,6 +228,17 @@ def test_short_ones_are_one_command_while_they_wait() -> None:
     assert events[-2:] == ["fused: convolution, clamp", "fused: convolution, relu"]
     for replayed, again in zip(results, run(), strict=True):
         assert torch.equal(replayed.cpu(), again.cpu())
+
+
+def test_those_of_weights_that_are_whole_numbers_are_one_command() -> None:
+    x, scales = (numbers(*n, dtype=torch.bfloat16).to("loom") for n in [(1, 1024), (1024,)])
+    weight = torch.ones(1024, 1024, dtype=torch.int8, device="loom")
+    graph = torch.accelerator.Graph()
+    with torch.loom.graph(graph):
+        result = F.silu(torch._weight_int8pack_mm(x, weight, scales)) + x
+    assert device_events(graph.replay) == ["fused: _weight_int8pack_mm, silu, add"]
+    expected = F.silu((x.float().sum(-1, keepdim=True) * scales).bfloat16()) + x
+    torch.testing.assert_close(result.cpu(), expected.cpu(), rtol=2e-2, atol=2e-2)
 
 
 def test_batch_norm_does_not_come_between() -> None:

@@ -5,7 +5,7 @@
 
 #include "loom/ops/fallback/fallback.h"
 #include "loom/ops/launch/empty.h"
-#include "loom/ops/launch/launch.h"
+#include "loom/ops/launch/launch_open.h"
 
 #include <torch/library.h>
 
@@ -25,16 +25,26 @@ bool fits(const at::Tensor& left, const at::Tensor& weight, c10::ScalarType dtyp
          weight.dim() == 2 && left.numel() > 0 && weight.numel() > 0;
 }
 
+/// The result of a kernel: a row for each of `left`, a column for each of `weight`, the dtype of
+/// `scales`.
+template <class Kernel, class... More>
+at::Tensor launch_product(const char* name, Kernel kernel, const at::Tensor& left,
+                          const at::Tensor& weight, const at::Tensor& scales, More... more) {
+  const std::int64_t rows = left.size(0), columns = weight.size(0);
+  at::Tensor result = empty({rows, columns}, scales.scalar_type(), left.device());
+  const double work = static_cast<double>(left.numel()) * static_cast<double>(columns);
+  launch_open_if_long(name, {rows, columns}, work, kernel, out(result), left, weight, scales,
+                      more...);
+  return result;
+}
+
 at::Tensor int8_linear(const at::Tensor& left, const at::Tensor& weight, const at::Tensor& scales) {
   if (!fits(left, weight, at::kChar, scales) || weight.size(1) != left.size(1) ||
       scales.dim() != 1 || scales.size(0) != weight.size(0)) {
     return call_fallback<at::Tensor, const at::Tensor&, const at::Tensor&, const at::Tensor&>(
         "aten::_weight_int8pack_mm", "", left, weight, scales);
   }
-  const at::Tensor result =
-      empty({left.size(0), weight.size(0)}, left.scalar_type(), left.device());
-  launch("_weight_int8pack_mm", Custom{}, int8_product, out(result), left, weight, scales);
-  return result;
+  return launch_product("_weight_int8pack_mm", int8_product, left, weight, scales);
 }
 
 at::Tensor int4_linear(const at::Tensor& left, const at::Tensor& weight, std::int64_t group,
@@ -50,13 +60,10 @@ at::Tensor int4_linear(const at::Tensor& left, const at::Tensor& weight, std::in
                          const at::Tensor&>("aten::_weight_int4pack_mm_for_cpu", "", left, weight,
                                             group, scales);
   }
-  const at::Tensor result =
-      empty({left.size(0), weight.size(0)}, left.scalar_type(), left.device());
   const auto packing = Int4Packing::of_this_processor();
-  launch("_weight_int4pack_mm_for_cpu", Custom{}, int4_product, out(result),
-         packing.takes(left.scalar_type()) ? left : left.to(at::kFloat), weight, scales, group,
-         packing);
-  return result;
+  return launch_product("_weight_int4pack_mm_for_cpu", int4_product,
+                        packing.takes(left.scalar_type()) ? left : left.to(at::kFloat), weight,
+                        scales, group, packing);
 }
 
 }  // namespace

@@ -57,8 +57,8 @@ class Grid {
   void run_by_any(std::int64_t blocks, Body&& body) {
     run(blocks, std::forward<Body>(body), RunBy::kAny);
   }
-  /// To be called in a block, by the kernels of launch_open(): a rectangle of the result is final,
-  /// and no block will touch it again.
+  /// To be called by the kernels of launch_open(), in a block or behind the last one: a rectangle
+  /// of the result is final, and no block will touch it again.
   void finish(std::int64_t row, std::int64_t rows, std::int64_t column,
               std::int64_t columns) const {
     if (epilogue_ != nullptr) epilogue_->run(row, rows, column, columns);

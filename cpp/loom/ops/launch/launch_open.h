@@ -64,6 +64,14 @@ inline constexpr double kLeastOpen = 8e6, kLeastOpenBehind = 3e5;
   return queue.captured() || !queue.idle();
 }
 
+/// Whether blocks that make so few elements of the result finish nothing themselves, but all of it
+/// is finished behind the last one: to begin with a rectangle takes some hundred nanoseconds, and
+/// neighbours in a row write to the same cache lines.
+[[nodiscard]] constexpr bool finishes_at_once(std::int64_t elements_of_block,
+                                              std::int64_t elements) noexcept {
+  return elements_of_block < 1024 && elements <= 16384;
+}
+
 /// Rows and columns of what launch_open() is to see as a matrix.
 struct MatrixShape {
   std::int64_t rows, columns;
@@ -83,6 +91,18 @@ void launch_open(const char* name, MatrixShape shape, Kernel kernel, Written fir
   fusion::submit_producer(
       current_queue(first.tensor.device().index()),
       std::make_unique<detail::OpenKernel<decltype(command)>>(name, matrix, std::move(command)));
+}
+
+/// launch_open() of a kernel of `work` multiply-adds, or launch() if operators will not have the
+/// time to join it.
+template <class Kernel, class... Operand>
+void launch_open_if_long(const char* name, MatrixShape shape, double work, Kernel kernel,
+                         Written first, Operand&&... operands) {
+  if (may_be_joined(first.tensor.device(), work)) {
+    launch_open(name, shape, std::move(kernel), first, std::forward<Operand>(operands)...);
+  } else {
+    launch(name, Custom{}, std::move(kernel), first, std::forward<Operand>(operands)...);
+  }
 }
 
 /// As launch() of a kernel that cuts itself, which may run before an open kernel in front of it

@@ -151,8 +151,11 @@ void run_blocks(Grid& grid, const Problem<T>& p, bool turned, bool continues, bo
   const Block block = block_of(p);
   const std::int64_t down = ceil_div(p.rows(), block.rows);
   const std::int64_t across = ceil_div(p.columns(), block.columns);
+  const bool finishes = ends && !p.options.sums_batch;
+  const bool at_once =
+      finishes_at_once(block.items * block.rows * block.columns, p.batch * p.rows() * p.columns());
   const Finish<T> finish{grid, ends ? p.options.activation : ProductActivation::kNone, turned,
-                         ends && !p.options.sums_batch};
+                         finishes && !at_once};
   const auto run_block = [&](std::int64_t index) {
     const MatrixUnitScope<T> scope;
     const std::int64_t column = index % across * block.columns;
@@ -170,6 +173,10 @@ void run_blocks(Grid& grid, const Problem<T>& p, bool turned, bool continues, bo
     }
   };
   grid.run(ceil_div(p.batch, block.items) * down * across, run_block, run_by(p));
+  if (finishes && at_once) {
+    const std::int64_t rows = turned ? p.columns() : p.rows();
+    grid.finish(0, p.batch * rows, 0, turned ? p.rows() : p.columns());
+  }
 }
 
 template <class T>
@@ -260,10 +267,10 @@ void launch_blocked_product(const char* name, const at::Tensor& result, const at
                             const at::Tensor& left, const at::Tensor& right,
                             ProductOptions options) {
   const double work = static_cast<double>(result.numel()) * static_cast<double>(left.size(-1));
-  if (result.is_contiguous() && may_be_joined(result.device(), work)) {
+  if (result.is_contiguous()) {
     const std::int64_t columns = result.size(-1);
-    launch_open(name, {result.numel() / columns, columns}, blocked_product, out(result), addend,
-                left, right, options);
+    launch_open_if_long(name, {result.numel() / columns, columns}, work, blocked_product,
+                        out(result), addend, left, right, options);
   } else {
     launch(name, Custom{}, blocked_product, out(result), addend, left, right, options);
   }

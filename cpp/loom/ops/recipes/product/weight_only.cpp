@@ -7,6 +7,7 @@
 #include "loom/kernels/gemm/few_rows.h"
 #include "loom/kernels/gemm/int4_rows.h"
 #include "loom/ops/launch/elements.h"
+#include "loom/ops/launch/launch_open.h"
 
 #include <ATen/Version.h>
 
@@ -41,6 +42,7 @@ void run_int8(Grid& grid, const TensorRef& result, const TensorRef& left, const 
               const TensorRef& scales) {
   const std::int64_t rows = left.sizes()[0], inner = left.sizes()[1], all = weight.sizes()[0];
   const std::int64_t block = block_columns(rows, all, weight.numel(), 16);
+  const bool at_once = finishes_at_once(rows * block, rows * all);
   grid.run_by_any(ceil_div(all, block), [&](std::int64_t index) {
     const std::int64_t first = index * block, columns = std::min(block, all - first);
     float* const sums = t_sums.get<float>(rows * columns);
@@ -53,7 +55,9 @@ void run_int8(Grid& grid, const TensorRef& result, const TensorRef& left, const 
                                     sums + i * columns, elements<Stored<T>>(scales) + first,
                                     columns);
     }
+    if (!at_once) grid.finish(0, rows, first, columns);
   });
+  if (at_once) grid.finish(0, rows, 0, all);
 }
 
 /// All rows as floats.
@@ -69,6 +73,7 @@ void run_int4(Grid& grid, const TensorRef& result, const TensorRef& left, const 
               const TensorRef& scales, std::int64_t group, Int4Packing packing) {
   const std::int64_t rows = left.sizes()[0], inner = left.sizes()[1], all = weight.sizes()[0];
   const std::int64_t block = block_columns(rows, all, 2 * weight.numel(), packing.columns);
+  const bool at_once = finishes_at_once(rows * block, rows * all);
   // Of bfloat16, which the kernel has as it is, only the last columns need floats.
   const bool as_it_is = left.dtype() == c10::ScalarType::BFloat16;
   grid.run_by_any(ceil_div(all, block), [&](std::int64_t index) {
@@ -107,7 +112,9 @@ void run_int4(Grid& grid, const TensorRef& result, const TensorRef& left, const 
                                       sums + i * columns, columns);
       }
     }
+    if (!at_once) grid.finish(0, rows, index * block, end - index * block);
   });
+  if (at_once) grid.finish(0, rows, 0, all);
 }
 
 }  // namespace
