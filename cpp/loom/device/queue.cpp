@@ -159,26 +159,6 @@ void Queue::synchronize(std::uint64_t position) {
   detail::notify_host();
 }
 
-void Queue::wait_for(const Timeline& timeline, std::uint64_t position) {
-  if (&timeline == &timeline_) return;
-  check_not_captured(
-      "A wait for an event",
-      "the event was not recorded in the capture; record it in a captured stream, or "
-      "wait for it before the capture begins");
-  if (timeline.reached(position)) return;
-  enqueue("wait_for", [this, &timeline, position] { block_on(timeline, position); });
-}
-
-void Queue::block_on(const Timeline& timeline, std::uint64_t position) {
-  {
-    MutexLock lock(blocked_mutex_);
-    blocked_on_ = &timeline;
-  }
-  timeline.wait_unless(position, stop_);
-  MutexLock lock(blocked_mutex_);
-  blocked_on_ = nullptr;
-}
-
 void Queue::stop() {
   stop_.store(true, std::memory_order_seq_cst);
   wake_worker();

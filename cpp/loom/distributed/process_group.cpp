@@ -8,6 +8,7 @@
 #include "loom/base/futex.h"
 #include "loom/base/process_state.h"
 #include "loom/device/device.h"
+#include "loom/device/open_wait.h"
 #include "loom/device/queue.h"
 
 #include <ATen/core/ivalue.h>
@@ -116,7 +117,7 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::launch(const Call& call, const Opera
   }
   // Also for tensors of the cpu, which hold what a queued copy to them writes: in the order of the
   // calls.
-  queue.wait_for(current.timeline(), current.seal());
+  wait_for_all_of(queue, current);
   const std::uint64_t position = queue.submit(
       call.name,
       Command(engine_, completion, operation, timeout_ns, operands.accesses(), std::move(body)));

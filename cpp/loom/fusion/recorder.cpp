@@ -17,6 +17,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -279,6 +280,12 @@ ProgramSet::Setting check_setting() {
   return {state == ProcessState::kTraced, FloatMode::of_submission()};
 }
 
+/// What operators may be added to, or null: waits are open, too.
+ProgramSet* set_of(OpenCommand* open) noexcept {
+  return open != nullptr && typeid(*open) == typeid(ProgramSet) ? static_cast<ProgramSet*>(open)
+                                                                : nullptr;
+}
+
 }  // namespace
 
 bool enabled() noexcept { return t_enabled; }
@@ -289,7 +296,7 @@ bool record(Queue& queue, const Expression& expression) {
   const ProgramSet::Setting setting = check_setting();
   if (t_enabled) [[likely]] {
     const bool appended = queue.with_open([&](OpenCommand* open) {
-      auto* const set = static_cast<ProgramSet*>(open);
+      ProgramSet* const set = set_of(open);
       return set != nullptr && set->setting() == setting && set->append(expression);
     });
     if (appended) return true;
@@ -330,7 +337,7 @@ void submit_ahead(Queue& queue, std::unique_ptr<Task> task) {
   const ProgramSet::Setting setting = check_setting();
   if (t_enabled) [[likely]] {
     const bool ahead = queue.with_open([&](OpenCommand* open) {
-      auto* const set = static_cast<ProgramSet*>(open);
+      ProgramSet* const set = set_of(open);
       return set != nullptr && set->setting() == setting && set->add_ahead(task);
     });
     if (ahead) return;
