@@ -17,11 +17,6 @@ using collectives::Source;
 using collectives::Target;
 using collectives::Transport;
 
-const at::Tensor& only(const char* name, const std::vector<at::Tensor>& tensors) {
-  TORCH_CHECK_VALUE(tensors.size() == 1, name, ": expected one tensor, got ", tensors.size());
-  return tensors.front();
-}
-
 void check_count(const char* name, std::size_t got, int expected) {
   TORCH_CHECK_VALUE(got == static_cast<std::size_t>(expected), name,
                     ": expected a tensor for each ", "of ", expected, " ranks, got ", got);
@@ -36,10 +31,6 @@ void check_dtype(const char* name, const at::Tensor& a, const at::Tensor& b) {
   TORCH_CHECK_TYPE(a.scalar_type() == b.scalar_type(), name,
                    ": expected tensors of one dtype, got ", a.scalar_type(), " and ",
                    b.scalar_type());
-}
-
-void check_contiguous(const char* name, const at::Tensor& tensor) {
-  TORCH_CHECK_VALUE(tensor.is_contiguous(), name, ": Tensors must be contiguous");
 }
 
 std::vector<Target> write_all(const char* name, Operands& operands,

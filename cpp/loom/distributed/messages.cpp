@@ -16,11 +16,6 @@ using collectives::Operation;
 using collectives::Source;
 using collectives::Target;
 
-const at::Tensor& only(const char* name, const std::vector<at::Tensor>& tensors) {
-  TORCH_CHECK_VALUE(tensors.size() == 1, name, ": expected one tensor, got ", tensors.size());
-  return tensors.front();
-}
-
 void check_peer(const char* name, int peer, int ranks) {
   TORCH_CHECK_VALUE(peer >= 0 && peer < ranks, name, ": expected a rank in [0, ", ranks, "), got ",
                     peer);

@@ -25,6 +25,15 @@ std::uint64_t layout_of(const at::Tensor& tensor) {
 
 }  // namespace
 
+const at::Tensor& only(const char* name, const std::vector<at::Tensor>& tensors) {
+  TORCH_CHECK_VALUE(tensors.size() == 1, name, ": expected one tensor, got ", tensors.size());
+  return tensors.front();
+}
+
+void check_contiguous(const char* name, const at::Tensor& tensor) {
+  TORCH_CHECK_VALUE(tensor.is_contiguous(), name, ": Tensors must be contiguous");
+}
+
 collectives::Source Operands::read(const at::Tensor& tensor) {
   const collectives::Target memory = add(tensor, AccessKind::kRead);
   return {memory.data, memory.bytes};

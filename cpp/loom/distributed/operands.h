@@ -17,6 +17,11 @@
 
 namespace loom::distributed {
 
+// Throw: c10::ValueError.
+/// The one tensor of a list that may hold no others.
+[[nodiscard]] const at::Tensor& only(const char* name, const std::vector<at::Tensor>& tensors);
+void check_contiguous(const char* name, const at::Tensor& tensor);
+
 class Operands {
  public:
   explicit Operands(const char* name) : name_(name) {}

@@ -16,17 +16,8 @@ using collectives::Source;
 using collectives::Target;
 using collectives::Transport;
 
-const at::Tensor& only(const char* name, const std::vector<at::Tensor>& tensors) {
-  TORCH_CHECK_VALUE(tensors.size() == 1, name, ": expected one tensor, got ", tensors.size());
-  return tensors.front();
-}
-
 std::int64_t count_of(const Source& memory, const Combination& how) {
   return static_cast<std::int64_t>(memory.bytes / collectives::size_of(how.element));
-}
-
-void check_contiguous(const char* name, const at::Tensor& tensor) {
-  TORCH_CHECK_VALUE(tensor.is_contiguous(), name, ": Tensors must be contiguous");
 }
 
 }  // namespace
