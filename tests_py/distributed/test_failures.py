@@ -240,6 +240,22 @@ def test_wait_with_a_timeout(hosts: str) -> None:
         assert "300 ms" in pool.run(own_timeout)[0]
 
 
+def told_once() -> None:
+    """An error that wait() has raised is none of later synchronisations."""
+    if dist.get_rank() == 0:
+        work = dist.all_reduce(torch.ones(10, device="loom"), async_op=True)
+        assert work is not None
+        with pytest.raises(dist.DistBackendError, match="300 ms"):
+            work.wait(timedelta(seconds=0.3))
+        torch.loom.synchronize()
+
+
+@on_hosts_slowly
+def test_an_error_is_told_once(hosts: str) -> None:
+    with pool_of(hosts) as pool:
+        pool.run(told_once)
+
+
 def bad_values() -> str:
     """What one rank cannot compute is an error on all, at once."""
     x = torch.zeros(4, device="loom")

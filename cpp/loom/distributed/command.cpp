@@ -52,6 +52,7 @@ void Command::accesses(AccessList& list) const {
 }
 
 void Command::failed(const FailurePtr& failure) noexcept {
+  completion_->set_failure(failure);
   if (completion_->ended()) return;  // it has run, and said why itself
   const std::string why = loom::detail::concat("rank ", engine_->rank(), " cannot run ",
                                                operation_.text(), ": ", failure->text());

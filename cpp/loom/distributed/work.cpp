@@ -68,7 +68,14 @@ int WorkLccl::sourceRank() const {
 std::vector<at::Tensor> WorkLccl::result() { return outputs_; }
 
 void WorkLccl::check() const {
-  if (const std::exception_ptr error = exception()) std::rethrow_exception(error);
+  const std::exception_ptr error = exception();
+  if (error == nullptr) return;
+  note_told();
+  std::rethrow_exception(error);
+}
+
+void WorkLccl::note_told() const {
+  for (const Part& part : parts_) part.completion->note_told();
 }
 
 // The queue may have another group's error to tell, and this one's is told by check().
@@ -136,6 +143,7 @@ void WorkLccl::wait_limited(std::chrono::milliseconds timeout) {
       loom::detail::concat("expected operation number ", number_, " to end within ",
                            timeout.count(), " ms, which it has not");
   engine_->abort(loom::detail::concat("rank ", engine_->rank(), " ", why));
+  note_told();
   C10_THROW_ERROR(DistBackendError, engine_->prefix() + why);
 }
 

@@ -62,6 +62,8 @@ class LOOM_API WorkLccl final : public c10d::Work {
  private:
   /// Throws the error of a part that has failed.
   void check() const;
+  /// The caller is told that it has failed, so nobody else need be.
+  void note_told() const;
   void wait_for_parts() const;
   /// Whose current stream waits. Requires: there are parts.
   [[nodiscard]] c10::DeviceIndex device() const;
