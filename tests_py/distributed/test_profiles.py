@@ -18,8 +18,10 @@ def run_everything() -> None:
     dist.broadcast(x, 1)
     if rank == 0:
         dist.send(x, 1)
+        dist.send(x, 1)
     elif rank == 1:
         dist.recv(torch.empty(24, device="loom"), 0)
+        dist.recv(torch.empty(24, device="loom"))
     torch.loom.synchronize()
 
 
@@ -39,7 +41,7 @@ def test_calls(pair: RankPool) -> None:
         "lccl:broadcast": [[4, 6]],
     }
     assert first == {**both, "lccl:send": [[4, 6]]}
-    assert second == {**both, "lccl:recv": [[24]]}
+    assert second == {**both, "lccl:recv": [[24]], "lccl:recvAnySource": [[24]]}
 
 
 def device_work() -> tuple[list[str], list[str]]:

@@ -60,7 +60,7 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::recvAnysource(Tensors& tensors, int 
   const at::Tensor& tensor = only("recv", tensors);
   Operands operands("recv");
   const Target to = operands.write(tensor);
-  return launch({.name = "recv",
+  return launch({.name = "recvAnySource",
                  .type = OpType::RECVANYSOURCE,
                  .way = Way::kFrom,
                  .peer = Mailbox::kAnybody,
