@@ -1,37 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Distributed checkpoints: written beside training, read by other numbers of ranks and by none."""
 
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "distributed"))
-
-from rank_pool import RankPool
 from training import make_model, train
 
 pytestmark = [
     pytest.mark.timeout(300),
     pytest.mark.filterwarnings("ignore:torch.distributed is disabled"),
 ]
-
-
-@pytest.fixture(scope="module")
-def four():
-    pool = RankPool(4)
-    yield pool
-    pool.close()
-
-
-@pytest.fixture(scope="module")
-def two():
-    pool = RankPool(2)
-    yield pool
-    pool.close()
 
 
 def sharded(seed=0):

@@ -1,13 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Elastic training: torchrun starts ranks anew when one ends, and they train on as if none had."""
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "distributed"))
-
 from torchrun import torchrun
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

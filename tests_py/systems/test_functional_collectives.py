@@ -1,34 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Functional collectives: eager and under torch.compile, with gradients; compiled DDP and FSDP."""
 
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "distributed"))
-
-from rank_pool import RankPool
 from training import alone, check, make_model, train
 
 pytestmark = pytest.mark.timeout(400)
-
-
-@pytest.fixture(scope="module")
-def four():
-    pool = RankPool(4)
-    yield pool
-    pool.close()
-
-
-@pytest.fixture(scope="module")
-def two():
-    pool = RankPool(2)
-    yield pool
-    pool.close()
 
 
 def values(rank):

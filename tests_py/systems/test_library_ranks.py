@@ -3,15 +3,10 @@
 
 import json
 import os
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "distributed"))
-
 from torchrun import torchrun
 
 os.environ["HF_HUB_OFFLINE"] = "1"

@@ -2,30 +2,16 @@
 """Pipeline parallel: every schedule over 4 ranks, several stages a rank, beside data parallel."""
 
 import copy
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "distributed"))
-
-from rank_pool import RankPool
-
 pytestmark = pytest.mark.timeout(300)
 
-RANKS = 4
 WIDTH = 16
 MICROBATCHES = 8
-
-
-@pytest.fixture(scope="module")
-def four():
-    pool = RankPool(RANKS)
-    yield pool
-    pool.close()
 
 
 def stages_of(count):

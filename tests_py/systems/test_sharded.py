@@ -1,26 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Sharded training: FSDP and FSDP1, hybrid over 2 x 2 ranks, ZeRO; as one process with all data."""
 
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 import torch.distributed as dist
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "distributed"))
-
-from rank_pool import RankPool
 from training import BATCH, alone, check, make_model, train
 
 pytestmark = pytest.mark.timeout(300)
-
-
-@pytest.fixture(scope="module")
-def four():
-    pool = RankPool(4)
-    yield pool
-    pool.close()
 
 
 def check_sharded(model, expected, rtol=2e-4, atol=2e-5):
