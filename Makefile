@@ -24,7 +24,7 @@ help:
 	@echo "make demo        train two models on cpu and on loom, and compare"
 	@echo "make test        build, run the C++ tests and the quick Python tests (ten minutes)"
 	@echo "make test-all    the tests that make test leaves out (an hour)"
-	@echo "make test-systems  every PyTorch system on loom, the slow ones too (many packages)"
+	@echo "make test-systems  every PyTorch system on loom, and ranks, the slow tests too (many packages)"
 	@echo "make conformance PyTorch's own operator databases, loom against cpu, all of them"
 	@echo "make install     build the wheel and install it into $(VENV)"
 	@echo "make lint        formatters, linters, type checks; make format mends what it can"
@@ -51,6 +51,7 @@ test-all: $(DONE)/gtest install
 test-systems: extras := ,systems,examples
 test-systems: install
 	$(PY) tests_py/systems/page.py $(ARGS)
+	$(PY) -m pytest -q -p no:cacheprovider -m slow tests_py/distributed
 
 conformance: install
 	$(PY) tests_py/conformance/run.py --write --workers $(JOBS) $(ARGS)

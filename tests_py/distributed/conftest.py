@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from rank_pool import RankPool
 
-SLOW_HOSTS = ("aabb", "aaab", "abc")
+SLOW_HOSTS = ("aaaa", "aabb", "aaab", "abc")
 
 
 @pytest.fixture(

@@ -302,6 +302,38 @@ def test_memory_is_kept(ranks: RankPool) -> None:
     ranks.run(memory_is_kept)
 
 
+def comes_late() -> None:
+    """What a rank has dropped is not given to others before those have it that begin later."""
+    rank, count = dist.get_rank(), dist.get_world_size()
+    if rank != 0:
+        dist.barrier()
+    x = torch.full((30_000,), float(rank), device="loom")
+    out = torch.empty(30_000 * count, device="loom")
+    work = dist.all_gather_into_tensor(out, x, async_op=True)
+    del x
+    if rank == 0:
+        for _ in range(20):
+            torch.full((30_000,), -1.0, device="loom")
+        torch.loom.current_stream().synchronize()
+        dist.barrier()
+    work.wait()
+    same(out, torch.arange(count, dtype=torch.float32).repeat_interleave(30_000))
+
+
+def test_memory_is_kept_for_a_rank_that_comes_late(ranks: RankPool) -> None:
+    ranks.run(comes_late)
+
+
+@pytest.mark.parametrize("threads", ["2", "3"])
+def test_threads_change_no_bits(threads: str) -> None:
+    pool = RankPool(2, LOOM_THREADS=threads)
+    try:
+        for dtype in (torch.float32, torch.bfloat16):
+            pool.run(all_reduce, dtype)
+    finally:
+        pool.close()
+
+
 def bad_arguments() -> None:
     count = dist.get_world_size()
     x = torch.ones(4, 4, device="loom")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The tests of PyTorch's suite that do not pass with lccl or are not run, each with its reason."""
+"""The tests of PyTorch's suite that do not pass with lccl, each with its reason."""
 
 _MONITORED = (
     "PyTorch: monitored_barrier() takes a group whose backend is Gloo and no other, by its name"
@@ -34,8 +34,4 @@ KNOWN: dict[str, str] = {
     "test_monitored_barrier_gloo_subgroup": _MONITORED,
     "test_monitored_barrier_wait_all_ranks": _MONITORED,
     "test_nccl_high_priority_stream": "makes a ProcessGroupNCCL",
-}
-
-NOT_RUN: dict[str, str] = {
-    "test_ddp_uneven_inputs": "thousands of steps of four ranks: many minutes on two cores",
 }

@@ -24,7 +24,7 @@ os.environ.update(
     LOOM_THREADS="1",
     OMP_NUM_THREADS="1",
     GOMP_SPINCOUNT="1000",
-    DISTRIBUTED_TESTS_DEFAULT_TIMEOUT="90",
+    DISTRIBUTED_TESTS_DEFAULT_TIMEOUT="300",
 )
 
 import torch  # noqa: E402
@@ -52,7 +52,7 @@ SKIPS = (
     "unittest.skip(",
 )
 # Of the conditions of those, the ones that say something of this machine.
-KEPT = ("HAS_TORCHVISION", "INIT_METHOD")
+KEPT = ("HAS_TORCHVISION",)
 
 
 class Rewriter(ast.NodeTransformer):
@@ -60,6 +60,8 @@ class Rewriter(ast.NodeTransformer):
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         node.decorator_list = [each for each in node.decorator_list if not self._skips(each)]
+        if node.name == "test_ddp_uneven_inputs":
+            SmallerSizes().visit(node)
         return self.generic_visit(node)
 
     def visit_Constant(self, node: ast.Constant) -> ast.AST:
@@ -90,6 +92,15 @@ class Rewriter(ast.NodeTransformer):
         return text.startswith(SKIPS) and not any(name in text for name in KEPT)
 
 
+class SmallerSizes(ast.NodeTransformer):
+    """Images of 64 x 64: those of 1000 x 1000 take four ranks hours on two cores."""
+
+    def visit_Constant(self, node: ast.Constant) -> ast.AST:
+        if node.value == 1000:
+            node.value = 64
+        return node
+
+
 def devices_of_ranks(world_size: int, backend: str) -> dict[int, list[int]]:
     """Each rank has a device."""
     del backend
@@ -97,6 +108,7 @@ def devices_of_ranks(world_size: int, backend: str) -> dict[int, list[int]]:
 
 
 def _load() -> types.ModuleType:
+    common.TIMEOUT_OVERRIDE = {"test_ddp_uneven_inputs": 1800}  # on a busy machine
     common.init_multigpu_helper = devices_of_ranks
     for backends in common.DistTestCases.backend_feature.values():
         backends.add("lccl")
