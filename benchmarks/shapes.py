@@ -37,10 +37,30 @@ for count in (8, 1):
     IMAGES += [(count, 512, 512, 2, 3, 1, 1)]
 
 
+# Rows, columns, inner elements that nothing divides.
+ODD = [(127, 333, 1000), (700, 288, 96), (1000, 127, 333), (333, 555, 777), (17, 1023, 511)]
+# Images, weights and what else there is of a window: volumes, signals, groups, dilated ones.
+Layer = tuple[str, tuple[int, ...], tuple[int, ...], dict[str, object]]
+LAYERS: list[Layer] = [
+    ("conv3d", (1, 16, 16, 32, 32), (32, 16, 3, 3, 3), {"padding": 1}),
+    ("conv3d", (2, 64, 8, 14, 14), (64, 64, 1, 3, 3), {"padding": (0, 1, 1)}),
+    ("conv3d", (2, 64, 8, 14, 14), (64, 64, 3, 1, 1), {"padding": (1, 0, 0)}),
+    ("conv1d", (1, 80, 3000), (384, 80, 3), {"padding": 1}),
+    ("conv1d", (1, 384, 3000), (384, 384, 3), {"padding": 1, "stride": 2}),
+    ("conv1d", (1, 1, 16000), (512, 1, 10), {"stride": 5}),
+    ("conv2d", (8, 256, 14, 14), (256, 8, 3, 3), {"padding": 1, "groups": 32}),
+    ("conv2d", (1, 128, 56, 56), (128, 4, 3, 3), {"padding": 1, "stride": 2, "groups": 32}),
+    ("conv2d", (2, 64, 56, 56), (64, 64, 3, 3), {"padding": 2, "dilation": 2}),
+    ("conv_transpose2d", (4, 128, 16, 16), (128, 64, 3, 3), {"stride": 2, "padding": 1}),
+    ("conv_transpose3d", (1, 32, 8, 16, 16), (32, 16, 2, 2, 2), {"stride": 2}),
+]
+
+
 def cases(only: str) -> list[Case]:
     everything: list[Case] = []
     for dtype in (torch.float32, torch.bfloat16):
         everything += [("mm", dtype, sizes) for sizes in SQUARES]
+        everything += [("mm of odd sizes", dtype, sizes) for sizes in ODD]
         everything += [("linear", dtype, sizes) for sizes in LINEAR]
         everything += [("mm of a.t()", dtype, sizes) for sizes in ((384, 1536, 2048), SQUARES[-1])]
         everything += [("bmm", dtype, sizes) for sizes in ((256, 64, 256, 48), (64, 64, 64, 32))]
@@ -83,13 +103,37 @@ def convolution(kind: str, dtype: torch.dtype, sizes: tuple[int, ...], device: s
     return lambda: torch.ops.aten.convolution_backward(grad, x, w, [after], *pairs)
 
 
+def layer(of: Layer, dtype: torch.dtype, backward: bool, device: str) -> Work:
+    name, images, weights, window = of
+    own = [numbers(device, dtype, *sizes).requires_grad_(backward) for sizes in (images, weights)]
+    call = getattr(F, name)
+    if not backward:
+        return lambda: call(*own, **window)
+    grad = torch.ones_like(call(*own, **window))
+    return lambda: torch.autograd.grad(call(*own, **window), own, grad)
+
+
+def layer_row(of: Layer, dtype: torch.dtype, backward: bool) -> list[str]:
+    name, images, weights, _ = of
+    sizes = ", ".join("x".join(map(str, sizes)) for sizes in (images, weights))
+    work = {device: layer(of, dtype, backward, device) for device in ("cpu", "loom")}
+    title = name + (" and backward" if backward else "")
+    return [title, str(dtype).removeprefix("torch."), sizes, *timed(work, 3)]
+
+
 def row(case: Case) -> list[str]:
     kind, dtype, sizes = case
     make = convolution if kind.startswith("conv") else product
     work = {device: make(kind, dtype, sizes, device) for device in ("cpu", "loom")}
-    finish: dict[str, Work] = {"cpu": lambda: None, "loom": torch.loom.synchronize}
     cells = [kind, str(dtype).removeprefix("torch."), "x".join(map(str, sizes))]
-    for batch in (1, QUEUED[make.__name__]):
+    return cells + timed(work, QUEUED[make.__name__])
+
+
+def timed(work: dict[str, Work], queued: int) -> list[str]:
+    """A call, and one of some that are queued."""
+    cells = []
+    finish: dict[str, Work] = {"cpu": lambda: None, "loom": torch.loom.synchronize}
+    for batch in (1, queued):
         times = interleaved(
             {
                 device: lambda d=device, n=batch: seconds_per_call(work[d], finish[d], n, SECONDS)
@@ -103,12 +147,18 @@ def row(case: Case) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("only", nargs="?", default="", help="only kinds that contain this")
+    parser.add_argument(
+        "only", nargs="?", default="", help="only kinds that contain this, or `layers`"
+    )
     given = parser.parse_args()
     describe("products and convolutions (cpu / loom: more than 1 is faster than cpu)")
     header = ["operation", "dtype", "sizes", "one: cpu", "loom", "ratio"]
     header += ["queued: cpu", "loom", "ratio"]
-    table(header, [row(case) for case in cases(given.only)])
+    rows = [row(case) for case in cases(given.only)]
+    if given.only in ("", "layers"):
+        dtypes = (torch.float32, torch.bfloat16)
+        rows += [layer_row(of, t, b) for of in LAYERS for t in dtypes for b in (False, True)]
+    table(header, rows)
 
 
 if __name__ == "__main__":

@@ -49,6 +49,13 @@ std::int64_t count_blocks(double cost, double again, std::int64_t most) {
   return static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(count)));
 }
 
+// Blocks of as many groups each, if that goes: of five groups two blocks.
+std::int64_t count_groups(double cost, std::int64_t groups) {
+  std::int64_t count = count_blocks(cost, 1, std::min(groups, kMostBlocks));
+  while (count > 2 && groups % count != 0) count /= 2;
+  return count;
+}
+
 ConvolutionCut cut(std::int64_t batch, std::int64_t samples, std::int64_t channels,
                    std::int64_t slices, std::int64_t unit = kFewestChannels) {
   // Two blocks of the batch keep two cores busy as well as four of channels: ties go to it.
@@ -70,7 +77,7 @@ ConvolutionCut cut_forward(const at::Tensor& output, const at::Tensor& input,
       count_blocks(cost, kReorderCost * numel(weight), std::min(batch, kMostBlocks));
   if (groups != 1) {
     // Groups have nothing in common that would be reordered again.
-    const std::int64_t some = count_blocks(cost, 1, std::min(groups, kMostBlocks));
+    const std::int64_t some = count_groups(cost, groups);
     return cut(batch, samples, channels, some, channels / groups);
   }
   const std::int64_t slices = count_blocks(cost, kReorderCost * numel(input),
@@ -87,10 +94,13 @@ ConvolutionCut cut_backward(const at::Tensor& grad, const at::Tensor& input,
   const std::int64_t samples =
       count_blocks(cost, (with_parameters ? 3 : 1) * kReorderCost * numel(weight),
                    std::min(batch, with_parameters ? kMostGradientParts : kMostBlocks));
-  const std::int64_t slices = groups != 1
-                                  ? 0
-                                  : count_blocks(cost, 2 * kReorderCost * numel(grad),
-                                                 std::min(channels / kFewestChannels, kMostBlocks));
+  if (groups != 1) {
+    // Gradients of parameters have nothing to add up.
+    const std::int64_t some = count_groups(cost, groups);
+    return cut(batch, with_parameters && some > 1 ? 0 : samples, channels, some, channels / groups);
+  }
+  const std::int64_t slices = count_blocks(cost, 2 * kReorderCost * numel(grad),
+                                           std::min(channels / kFewestChannels, kMostBlocks));
   return cut(batch, samples, channels, slices);
 }
 

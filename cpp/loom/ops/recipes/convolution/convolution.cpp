@@ -12,6 +12,7 @@
 #include "loom/ops/recipes/convolution/convolution_product.h"
 #include "loom/ops/recipes/depthwise/depthwise.h"
 
+#include <ATen/Context.h>
 #include <ATen/DimVector.h>
 #include <ATen/native/ConvUtils.h>
 #include <ATen/ops/convolution.h>
@@ -40,6 +41,44 @@ at::Tensor same_geometry(const at::Tensor& tensor) {
                        tensor.options().device(c10::kCPU));
 }
 
+/// The kernel that PyTorch would choose for tensors of the cpu.
+at::native::ConvBackend backend_of(const at::Tensor& x, const at::Tensor& w, const Parameters& p) {
+  const auto list = [](c10::IntArrayRef values) { return c10::fromIntArrayRefSlow(values); };
+  return at::native::select_conv_backend(x, w, std::nullopt, list(p.stride), list(p.padding),
+                                         list(p.dilation), p.transposed, list(p.output_padding),
+                                         p.groups, std::nullopt);
+}
+
+/// For parts of a convolution, which have the kernel of the whole. PyTorch leaves volumes of few
+/// channels and rows to loops, which take several times as long as oneDNN; transposed ones stay
+/// there, as oneDNN has not all that may be padded.
+Parameters for_parts(const at::Tensor& input, const at::Tensor& weight, const Parameters& p) {
+  using at::native::ConvBackend;
+  Parameters made = p;
+  switch (backend_of(same_geometry(input), same_geometry(weight), p)) {
+    case ConvBackend::Mkldnn:
+    case ConvBackend::MkldnnTranspose:
+      made.onednn = true;
+      break;
+    case ConvBackend::Slow3d:
+    case ConvBackend::SlowDilated3d:
+      made.onednn = input.scalar_type() == c10::kFloat && at::globalContext().userEnabledMkldnn();
+      break;
+    default:
+      break;
+  }
+  return made;
+}
+
+/// Whether there may be parts, or a kernel that is worth choosing.
+bool is_long(const ConvolutionCut& cut, const at::Tensor& output, const at::Tensor& weight) {
+  constexpr double kLeastProducts = 4e6;
+  return cut.count() > 1 ||
+         (output.dim() == 5 &&
+          static_cast<double>(output.numel()) * static_cast<double>(weight.numel()) >=
+              kLeastProducts * static_cast<double>(weight.size(0)));
+}
+
 /// Whether a result is channels last, as those of CPU convolutions are: images if the input or the
 /// weight is, volumes where the kernel that PyTorch would choose follows them.
 bool is_channels_last(const at::Tensor& input, const at::Tensor& weight, const Parameters& p) {
@@ -49,11 +88,7 @@ bool is_channels_last(const at::Tensor& input, const at::Tensor& weight, const P
   }
   if (!at::native::mkldnn_conv_use_channels_last(input, weight)) return false;
   const at::Tensor x = same_geometry(input), w = same_geometry(weight);
-  const auto list = [](c10::IntArrayRef values) { return c10::fromIntArrayRefSlow(values); };
-  const auto backend = at::native::select_conv_backend(
-      x, w, std::nullopt, list(p.stride), list(p.padding), list(p.dilation), p.transposed,
-      list(p.output_padding), p.groups, std::nullopt);
-  return at::native::_determine_backend_memory_format(x, w, backend) !=
+  return at::native::_determine_backend_memory_format(x, w, backend_of(x, w, p)) !=
          c10::MemoryFormat::Contiguous;
 }
 
@@ -136,10 +171,12 @@ at::Tensor convolve_images(const at::Tensor& input, const at::Tensor& weight,
   constexpr std::size_t kMostBlockBytes = 4 << 20;
   const bool near =
       cut.count() > 1 && output.nbytes() / static_cast<std::size_t>(cut.count()) <= kMostBlockBytes;
+  const Parameters of_part = is_long(cut, output, weight) ? for_parts(from, weight, p) : p;
   if (near) {
-    launch_convolution(convolve_blocks, output, from, weight, bias, p, cut, has_points(output));
+    launch_convolution(convolve_blocks, output, from, weight, bias, of_part, cut,
+                       has_points(output));
   } else {
-    launch("convolution", Custom{}, convolve_blocks, out(output), from, weight, bias, p, cut,
+    launch("convolution", Custom{}, convolve_blocks, out(output), from, weight, bias, of_part, cut,
            has_points(output));
   }
   return output;
@@ -225,10 +262,11 @@ GradientTuple image_gradients(const at::Tensor& given_grad, const at::Tensor& gi
     other.bias.reset();
   }
   if (other.input.defined() || other.weight.defined() || other.bias.defined()) {
+    const ConvolutionCut cut = cut_backward(grad, input, weight, p.transposed, p.groups,
+                                            other.weight.defined() || other.bias.defined());
     launch_on(grad.device(), "convolution_backward", Custom{}, convolve_backward_blocks,
-              out(other.input), out(other.weight), out(other.bias), grad, input, weight, p,
-              cut_backward(grad, input, weight, p.transposed, p.groups,
-                           other.weight.defined() || other.bias.defined()));
+              out(other.input), out(other.weight), out(other.bias), grad, input, weight,
+              is_long(cut, grad, weight) ? for_parts(input, weight, p) : p, cut);
   }
   return {to.input, to.weight, to.bias};
 }

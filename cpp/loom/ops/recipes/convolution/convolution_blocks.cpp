@@ -9,6 +9,7 @@
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/mkldnn_convolution.h>
 #include <ATen/ops/sum_cpu_dispatch.h>
 
 #include <array>
@@ -18,8 +19,24 @@ namespace {
 
 using Parameters = ConvolutionParameters;
 
+c10::MemoryFormat format_of(const at::Tensor& input, const at::Tensor& weight) {
+  if (!at::native::mkldnn_conv_use_channels_last(input, weight)) {
+    return c10::MemoryFormat::Contiguous;
+  }
+  return input.dim() == 5 ? c10::MemoryFormat::ChannelsLast3d : c10::MemoryFormat::ChannelsLast;
+}
+
 at::Tensor convolve(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
                     const Parameters& p) {
+  if (p.onednn) {
+    const auto format = format_of(input, weight);
+    const at::Tensor x = input.contiguous(format), w = weight.contiguous(format);
+    if (p.transposed) {
+      return at::native::mkldnn_convolution_transpose_stub(
+          c10::kCPU, x, w, bias, p.padding, p.output_padding, p.stride, p.dilation, p.groups);
+    }
+    return at::mkldnn_convolution(x, w, bias, p.padding, p.stride, p.dilation, p.groups);
+  }
   return at::convolution(input, weight, bias, p.stride, p.padding, p.dilation, p.transposed,
                          p.output_padding, p.groups);
 }
@@ -49,6 +66,11 @@ void convolve_to(const at::Tensor& to, const at::Tensor& input, const at::Tensor
   to.copy_(placed_there ? made.clone() : made);
 }
 
+/// A cut into the same groups on the side that has so many channels.
+ConvolutionCut same_groups(const ConvolutionCut& cut, std::int64_t groups, std::int64_t channels) {
+  return {channels, cut.block / (cut.items / groups) * (channels / groups), true};
+}
+
 }  // namespace
 
 void convolve_blocks(Grid& grid, const TensorRef& output, const TensorRef& input,
@@ -57,8 +79,8 @@ void convolve_blocks(Grid& grid, const TensorRef& output, const TensorRef& input
   grid.run(cut.count(), [&](std::int64_t index) {
     if (cut.channels && p.groups > 1) {
       // Some groups: what they see of the input, and their weights.
-      const std::int64_t filters = cut.items / p.groups, channels = input.sizes()[1] / p.groups;
-      const ConvolutionCut seen{channels * p.groups, cut.block / filters * channels, true};
+      const std::int64_t filters = cut.items / p.groups;
+      const ConvolutionCut seen = same_groups(cut, p.groups, input.sizes()[1]);
       const at::Tensor to = cut.part(output, 1, index);
       Parameters some = p;
       some.groups = to.size(1) / filters;
@@ -104,6 +126,16 @@ using GradientTuple = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
 GradientTuple backward_of(const at::Tensor& grad, const at::Tensor& input, const at::Tensor& weight,
                           const Parameters& p, std::array<bool, 3> mask) {
+  if (p.onednn) {
+    const auto format = format_of(input, weight);
+    const at::Tensor x = input.contiguous(format), w = weight.contiguous(format);
+    if (p.transposed) {
+      return at::native::mkldnn_convolution_transpose_backward_stub(
+          c10::kCPU, x, grad, w, p.padding, p.output_padding, p.stride, p.dilation, p.groups, mask);
+    }
+    return at::native::mkldnn_convolution_backward_stub(c10::kCPU, x, grad, w, p.padding, p.stride,
+                                                        p.dilation, p.groups, mask);
+  }
   const at::DimVector bias_sizes{grad.size(1)};
   return at::convolution_backward(
       grad, input, weight, mask[2] ? at::OptionalIntArrayRef(bias_sizes) : std::nullopt, p.stride,
@@ -117,6 +149,23 @@ void backward_by_batch(Grid& grid, const TensorRef& input_gradient,
                        const Parameters& p, ConvolutionCut cut) {
   const std::array<bool, 3> mask{input_gradient.defined(), weight_gradient.defined(),
                                  bias_gradient.defined()};
+  if (cut.count() == 1 && mask[0] && mask[1]) {
+    // The two have nothing in common but what they read.
+    const auto backward = [&](bool of_input) {
+      return backward_of(grad.alias(), input.alias(), weight.alias(), p,
+                         {of_input, !of_input, !of_input && mask[2]});
+    };
+    grid.run(2, [&](std::int64_t index) {
+      const auto [to_input, to_weight, to_bias] = backward(index == 0);
+      if (index == 0) {
+        input_gradient.alias().copy_(to_input);
+      } else {
+        weight_gradient.alias().copy_(to_weight);
+        if (mask[2]) bias_gradient.alias().copy_(to_bias);
+      }
+    });
+    return;
+  }
   GradientParts weight_parts(weight_gradient, cut.count());
   GradientParts bias_parts(bias_gradient, cut.count());
   grid.run(cut.count(), [&](std::int64_t index) {
@@ -147,13 +196,36 @@ void backward_by_channels(Grid& grid, const TensorRef& input_gradient,
   });
 }
 
+// Every block has some groups, which have nothing in common.
+void backward_by_groups(Grid& grid, const TensorRef& input_gradient,
+                        const TensorRef& weight_gradient, const TensorRef& bias_gradient,
+                        const TensorRef& grad, const TensorRef& input, const TensorRef& weight,
+                        const Parameters& p, ConvolutionCut cut) {
+  const ConvolutionCut results = same_groups(cut, p.groups, grad.sizes()[1]);
+  const ConvolutionCut& filters = p.transposed ? cut : results;
+  const std::array<bool, 3> mask{input_gradient.defined(), weight_gradient.defined(),
+                                 bias_gradient.defined()};
+  grid.run(cut.count(), [&](std::int64_t index) {
+    const at::Tensor from = cut.part(input, 1, index);
+    Parameters some = p;
+    some.groups = from.size(1) / (cut.items / p.groups);
+    const auto [to_input, to_weight, to_bias] =
+        backward_of(results.part(grad, 1, index), from, filters.part(weight, 0, index), some, mask);
+    if (mask[0]) cut.part(input_gradient, 1, index).copy_(to_input);
+    if (mask[1]) filters.part(weight_gradient, 0, index).copy_(to_weight);
+    if (mask[2]) results.part(bias_gradient, 0, index).copy_(to_bias);
+  });
+}
+
 }  // namespace
 
 void convolve_backward_blocks(Grid& grid, const TensorRef& input_gradient,
                               const TensorRef& weight_gradient, const TensorRef& bias_gradient,
                               const TensorRef& grad, const TensorRef& input,
                               const TensorRef& weight, const Parameters& p, ConvolutionCut cut) {
-  const auto run = cut.channels ? backward_by_channels : backward_by_batch;
+  const auto run = !cut.channels || cut.count() == 1 ? backward_by_batch
+                   : p.groups == 1                   ? backward_by_channels
+                                                     : backward_by_groups;
   run(grid, input_gradient, weight_gradient, bias_gradient, grad, input, weight, p, cut);
 }
 

@@ -18,6 +18,8 @@ struct ConvolutionParameters {
   at::DimVector stride, padding, dilation, output_padding;
   bool transposed = false;
   std::int64_t groups = 1;
+  /// PyTorch chooses oneDNN for the call: so do its parts, which by themselves may be too small.
+  bool onednn = false;
 };
 
 /// `points`: has_points() of the output.

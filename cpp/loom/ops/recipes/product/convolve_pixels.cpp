@@ -81,27 +81,30 @@ struct BandOperands {
   std::vector<RowPiece> pieces;  ///< of a window, if it is gathered
 };
 
-/// Some rows of one image's result.
+/// Some rows of one image's result, or some pixels of one row.
 class Band {
  public:
   Band(const PixelProblem& p, const BandOperands& operands, std::int64_t image, std::int64_t first,
-       std::int64_t count)
+       std::int64_t count, PixelRun pixels)
       : p_(p),
         operands_(operands),
         image_(image),
         first_(first),
         count_(count),
-        rows_(p, image, first * p.windows.y.stride - p.windows.y.padding,
-              (count - 1) * p.windows.y.stride + (p.windows.y.kernel - 1) * p.windows.y.dilation +
-                  1) {}
+        pixels_(pixels),
+        rows_(
+            p, image, first * p.windows.y.stride - p.windows.y.padding,
+            (count - 1) * p.windows.y.stride + (p.windows.y.kernel - 1) * p.windows.y.dilation + 1,
+            pixels) {}
 
   void run() {
-    const std::int64_t width = p_.windows.x.result;
+    const std::int64_t width = pixels_.count;
     if (p_.gathers()) {
       for (std::int64_t at = 0; at < count_ * width; at += kTileRows) {
         multiply_tile(at, std::min(kTileRows, count_ * width - at), width);
       }
-    } else if (width >= kLongRow || p_.windows.y.stride != 1 || p_.windows.x.stride != 1) {
+    } else if (p_.windows.x.result >= kLongRow || p_.windows.y.stride != 1 ||
+               p_.windows.x.stride != 1) {
       for (std::int64_t y = 0; y < count_; ++y) {
         for (std::int64_t x = 0; x < width; x += kTileRows) {
           multiply_tile(y * p_.windows.x.seen() + x, std::min(kTileRows, width - x),
@@ -163,7 +166,7 @@ class Band {
   // Whole windows, one after the other.
   const BFloat16* gather(std::int64_t at, std::int64_t count) const {
     const WindowAxis &y = p_.windows.y, &x = p_.windows.x;
-    const std::int64_t width = x.result, ld = p_.gathered_step();
+    const std::int64_t width = pixels_.count, ld = p_.gathered_step();
     BFloat16* to = t_gathered.get<BFloat16>(std::min(kTileRows, count_ * width) * ld);
     for (std::int64_t i = 0; i < count;) {
       const std::int64_t row = (at + i) / width, pixel = (at + i) % width;
@@ -179,8 +182,8 @@ class Band {
   /// The pixel of the tile's first row, counted within the image; of a row that is of no pixel, the
   /// next one.
   [[nodiscard]] std::int64_t first_pixel(std::int64_t at, std::int64_t pitch) const {
-    const std::int64_t width = p_.windows.x.result;
-    return (first_ + at / pitch) * width + std::min(at % pitch, width);
+    const std::int64_t row = first_ + at / pitch;
+    return row * p_.windows.x.result + pixels_.first + std::min(at % pitch, pixels_.count);
   }
 
   // While the product runs.
@@ -200,7 +203,7 @@ class Band {
 
   void store(const float* sums, std::int64_t at, std::int64_t count, std::int64_t pitch,
              std::int64_t filter, std::int64_t filters) const {
-    const std::int64_t width = p_.windows.x.result;
+    const std::int64_t width = pixels_.count;
     const BFloat16* bias = p_.bias != nullptr ? p_.bias + filter : nullptr;
     // Pixels of the tile are neighbours in the result, also from one row to the next.
     const std::int64_t first = first_pixel(at, pitch);
@@ -221,8 +224,17 @@ class Band {
   const PixelProblem& p_;
   const BandOperands& operands_;
   const std::int64_t image_, first_, count_;
+  const PixelRun pixels_;
   ImageRows rows_;
 };
+
+/// Rows that are more than a block's work, as those of signals, are cut into whole tiles.
+Blocks runs_of(const Windows& windows, double row_work) {
+  const std::int64_t width = windows.x.result;
+  if (row_work < 2 * kPixelBlockWork) return {width, width};
+  const auto wanted = static_cast<std::int64_t>(row_work / kPixelBlockWork);
+  return {width, round_up(ceil_div(width, wanted), kTileRows)};
+}
 
 }  // namespace
 
@@ -256,13 +268,15 @@ void convolve_pixels(Grid& grid, const TensorRef& result, const TensorRef& image
   const Convolution<simd::BFloat16> direct = p.direct(false);
   const bool mends = direct.needs_mending();
   const double row = work(windows.x.result, windows.rows(), p.filters);
-  const Blocks bands = bands_of(windows, row, kPixelBlockWork);
-  grid.run_by_any(windows.images * bands.count(), [&](std::int64_t index) {
+  const Blocks bands = bands_of(windows, row, kPixelBlockWork), runs = runs_of(windows, row);
+  grid.run_by_any(windows.images * bands.count() * runs.count(), [&](std::int64_t index) {
     const MatrixUnitScope<BFloat16> scope;
-    const Blocks::Range range = bands[index % bands.count()];
-    const std::int64_t image = index / bands.count(), width = windows.x.result;
-    Band(p, operands, image, range.first, range.count()).run();
-    const std::int64_t pixel = range.first * width, pixels = range.count() * width;
+    const Blocks::Range run = runs[index % runs.count()];
+    const Blocks::Range range = bands[index / runs.count() % bands.count()];
+    const std::int64_t image = index / runs.count() / bands.count(), width = windows.x.result;
+    Band(p, operands, image, range.first, range.count(), {run.first, run.count()}).run();
+    const std::int64_t pixel = range.first * width + run.first;
+    const std::int64_t pixels = (range.count() - 1) * width + run.count();
     const std::int64_t counted = image * windows.result_plane() + pixel;
     if (mends) direct.mend({counted, counted + pixels}, {0, p.filters});
     if (p.last()) {

@@ -26,14 +26,16 @@ bool PixelProblem::gathers() const noexcept {
 }
 
 ImageRows::ImageRows(const PixelProblem& p, std::int64_t image, std::int64_t first,
-                     std::int64_t count)
+                     std::int64_t count, PixelRun pixels)
     : p_(p),
       image_(p.images + image * p.channels() * p.windows.plane()),
       first_(first),
       count_(count),
       row_elements_(p.windows.x.seen() * p.channels()),
-      begin_(p.windows.x.inside_begin()),
-      end_(p.windows.x.inside_end()),
+      before_(pixels.first * p.windows.x.stride),
+      seen_(p.windows.x.seen() - (p.windows.x.result - pixels.count) * p.windows.x.stride),
+      begin_(std::clamp<std::int64_t>(p.windows.x.inside_begin() - before_, 0, seen_)),
+      end_(std::clamp(p.windows.x.inside_end() - before_, begin_, seen_)),
       to_(t_rows.get<BFloat16>(count * row_elements_)) {}
 
 void ImageRows::make(std::int64_t end) {
@@ -54,14 +56,14 @@ bool ImageRows::is_inside(std::int64_t row) const noexcept {
 /// The first channel of what the image has of a row.
 const BFloat16* ImageRows::source(std::int64_t row) const noexcept {
   const WindowAxis& x = p_.windows.x;
-  const std::int64_t pixel = (first_ + row) * x.size + begin_ - x.padding;
+  const std::int64_t pixel = (first_ + row) * x.size + before_ + begin_ - x.padding;
   return image_ + (p_.last() ? pixel * p_.channels() : pixel);
 }
 
 void ImageRows::make_pixels(BFloat16* row, bool inside) const {
   const std::int64_t channels = p_.channels();
   if (!inside) {
-    std::fill_n(row, row_elements_, BFloat16(0.F));
+    std::fill_n(row, seen_ * channels, BFloat16(0.F));
     return;
   }
   BFloat16 *to = row + begin_ * channels, *end = row + end_ * channels;
@@ -71,7 +73,7 @@ void ImageRows::make_pixels(BFloat16* row, bool inside) const {
   } else {
     transpose(channels, end_ - begin_, bits(source(made_)), p_.windows.plane(), bits(to), channels);
   }
-  std::fill(end, row + row_elements_, BFloat16(0.F));
+  std::fill(end, row + seen_ * channels, BFloat16(0.F));
 }
 
 void ImageRows::make_channels(BFloat16* row, bool inside) const {
@@ -84,7 +86,7 @@ void ImageRows::make_channels(BFloat16* row, bool inside) const {
        ++c, from += p_.windows.plane(), row += p_.windows.x.seen()) {
     std::fill_n(row, begin_, BFloat16(0.F));
     std::copy_n(from, end_ - begin_, row + begin_);
-    std::fill(row + end_, row + p_.windows.x.seen(), BFloat16(0.F));
+    std::fill(row + end_, row + seen_, BFloat16(0.F));
   }
 }
 

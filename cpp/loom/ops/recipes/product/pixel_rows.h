@@ -60,16 +60,22 @@ struct PixelProblem {
   }
 };
 
-/// Rows of one image with their padding, in memory of the thread: pixel by pixel with all channels,
-/// or, by_channels, channel by channel. One at a time on a thread; the problem must stay. Requires:
-/// no negative padding.
+/// Pixels of a row of the result.
+struct PixelRun {
+  std::int64_t first, count;
+};
+
+/// What some pixels of each row of the result see of rows of one image with their padding, in
+/// memory of the thread: pixel by pixel with all channels, or, by_channels, channel by channel. One
+/// at a time on a thread; the problem must stay. Requires: no negative padding.
 class ImageRows {
  public:
-  ImageRows(const PixelProblem& p, std::int64_t image, std::int64_t first, std::int64_t count);
+  ImageRows(const PixelProblem& p, std::int64_t image, std::int64_t first, std::int64_t count,
+            PixelRun pixels);
 
   /// Makes the rows before `end` that have not been made, and fetches those that come after.
   void make(std::int64_t end);
-  /// Where the first channel of a pixel is.
+  /// Where the first channel of a pixel is, of those that are seen.
   [[nodiscard]] const c10::BFloat16* pixel(std::int64_t row, std::int64_t x) const noexcept {
     return to_ + row * row_elements_ + x * p_.pixel_step();
   }
@@ -83,7 +89,8 @@ class ImageRows {
 
   const PixelProblem& p_;
   const c10::BFloat16* const image_;
-  const std::int64_t first_, count_, row_elements_, begin_, end_;
+  const std::int64_t first_, count_, row_elements_;
+  const std::int64_t before_, seen_, begin_, end_;  ///< pixels of a row, with its padding
   c10::BFloat16* const to_;
   std::int64_t made_ = 0, fetched_ = 0;
 };

@@ -57,7 +57,7 @@ void for_each_tile_row(const PixelProblem& p, Blocks::Range rows, Function&& fun
     const std::int64_t image = row / y.result, first = row % y.result;
     const std::int64_t last = std::min(first + rows.last - row, y.result);
     ImageRows pixels(p, image, first * y.stride - y.padding,
-                     (last - first - 1) * y.stride + y.kernel);
+                     (last - first - 1) * y.stride + y.kernel, {0, p.windows.x.result});
     for (std::int64_t r = first; r < last; ++r) {
       const std::int64_t top = (r - first) * y.stride;
       pixels.make(top + y.kernel);
