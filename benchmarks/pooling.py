@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Pooling, resampling, variances and norms on loom against stock cpu, and their gradients.
+"""Pooling, resampling, windows, variances and norms on loom against stock cpu, and their gradients.
 
 `python benchmarks/pooling.py max_pool var` for some of them, `bfloat16` among the words for that
 dtype instead of float32.
@@ -25,6 +25,14 @@ def batch_norm(x: Tensor) -> Tensor:
 
 
 IMAGE, VOLUME = (16, 32, 56, 56), (2, 16, 16, 48, 48)
+# Of decoders that segment one image, and of networks' last layers.
+ONE, SMALL, LAST = (1, 64, 56, 56), (1, 16, 16, 32, 32), (8, 512, 7, 7)
+
+
+def resample(mode: str) -> Callable[[Tensor], Tensor]:
+    return lambda x: F.interpolate(x, scale_factor=2, mode=mode)
+
+
 CASES: list[Case] = [
     ("avg_pool1d 3/2", lambda x: F.avg_pool1d(x, 3, 2, 1), (64, 64, 1000), False),
     ("avg_pool2d 2", lambda x: F.avg_pool2d(x, 2), IMAGE, False),
@@ -42,18 +50,31 @@ CASES: list[Case] = [
     ("max_pool3d 3/2", lambda x: F.max_pool3d(x, 3, 2, 1), VOLUME, True),
     ("adaptive_avg_pool2d 7", lambda x: F.adaptive_avg_pool2d(x, 7), IMAGE, False),
     ("adaptive_avg_pool2d 1", lambda x: F.adaptive_avg_pool2d(x, 1), IMAGE, True),
+    ("adaptive_avg_pool2d 1", lambda x: F.adaptive_avg_pool2d(x, 1), LAST, True),
+    ("adaptive_avg_pool2d 1", lambda x: F.adaptive_avg_pool2d(x, 1), ONE, True),
     ("adaptive_max_pool2d 7", lambda x: F.adaptive_max_pool2d(x, 7), IMAGE, False),
     ("area to 24x24", lambda x: F.interpolate(x, (24, 24), mode="area"), IMAGE, False),
+    ("nearest", resample("nearest"), ONE, False),
+    ("nearest", resample("nearest"), ONE, True),
+    ("bilinear", resample("bilinear"), ONE, False),
+    ("bilinear", resample("bilinear"), ONE, True),
+    ("bilinear", resample("bilinear"), IMAGE, True),
+    ("bicubic", resample("bicubic"), ONE, False),
+    ("bicubic", resample("bicubic"), ONE, True),
+    ("trilinear", resample("trilinear"), SMALL, False),
+    ("trilinear", resample("trilinear"), SMALL, True),
     ("batch_norm", batch_norm, IMAGE, False),
     ("batch_norm", batch_norm, IMAGE, True),
     ("group_norm 8", lambda x: F.group_norm(x, 8), IMAGE, False),
     ("group_norm 8", lambda x: F.group_norm(x, 8), IMAGE, True),
+    ("group_norm 8 of one", lambda x: F.group_norm(x, 8), ONE, False),
     ("var of columns", lambda x: x.var(0), (8192, 384), False),
     ("var of rows", lambda x: x.var(-1), (256, 20000), False),
     ("var of short rows", lambda x: x.var(-1), (65536, 32), False),
     ("var of planes", lambda x: x.var((0, 2, 3)), IMAGE, False),
     ("var of few columns", lambda x: x.var(0), (100000, 8), False),
     ("unfold 3", lambda x: F.unfold(x, 3, padding=1), IMAGE, False),
+    ("unfold 3 of one", lambda x: F.unfold(x, 3, padding=1), ONE, False),
     ("fold 3", lambda x: F.fold(x, (56, 56), 3, padding=1), (16, 288, 3136), False),
 ]
 

@@ -134,7 +134,8 @@ class PoolingTest : public ::testing::Test {
   }
   void expect_averages() {
     for (std::int64_t row = 0; row < w.result_rows(); ++row) {
-      average_row(w, row, from.data(), room.data(), to.data() + row * w.result_row());
+      average_row(w, row, {0, w.channels}, from.data(), room.data(),
+                  to.data() + row * w.result_row());
     }
     for (std::int64_t row = 0; row < w.input_rows(); ++row) {
       average_gradient_row(w, row, grad.data(), room.data(), to_grad.data() + row * w.input_row());

@@ -2,6 +2,7 @@
 #include "loom/kernels/pool_resample/resample_rows.h"
 
 #include "loom/kernels/norm/largest.h"
+#include "loom/kernels/pool_resample/mix_rows.h"
 
 #include <gtest/gtest.h>
 
@@ -47,18 +48,47 @@ TEST_P(ResampleRowsTest, ElementsAreTakenAndMixed) {
   }
 }
 
-TEST_P(ResampleRowsTest, RowsAreMixedAndAdded) {
+template <class T>
+void expect_mixed(SimdLevel level) {
   for (const std::int64_t count : {1, 16, 77}) {
-    const auto a = numbers(count, 4), b = numbers(count, 5);
-    std::vector<float> to(a.size());
-    pool_resample::mix_rows.of(GetParam())(a.data(), 0.3F, b.data(), -0.7F, count, to.data());
-    std::vector<float> sums = to;
-    pool_resample::add_row.of(GetParam())(a.data(), 0.9F, count, sums.data());
-    for (std::size_t i = 0; i < a.size(); ++i) {
-      EXPECT_NEAR(to[i], double{a[i]} * 0.3F - double{b[i]} * 0.7F, kAllowed);
-      EXPECT_NEAR(sums[i], to[i] + double{a[i]} * 0.9F, kAllowed);
+    for (const std::int64_t mixed : {0, 1, 2, 3, 4, 5}) {
+      std::vector<std::vector<float>> rows;
+      std::vector<std::vector<T>> narrow;
+      std::vector<const float*> from;
+      std::vector<const T*> from_narrow;
+      for (std::int64_t r = 0; r < mixed; ++r) {
+        rows.push_back(numbers(count, static_cast<std::uint32_t>(r + 4)));
+        std::vector<T>& row = narrow.emplace_back(rows.back().size());
+        for (std::size_t i = 0; i < row.size(); ++i) {
+          simd::round_to(row[i], rows.back()[i]);
+          rows.back()[i] = simd::widen(row[i]);
+        }
+      }
+      for (const auto& row : rows) from.push_back(row.data());
+      for (const auto& row : narrow) from_narrow.push_back(row.data());
+      const auto weights = numbers(std::max<std::int64_t>(mixed, 1), 9);
+      std::vector<float> sums(static_cast<std::size_t>(count));
+      std::vector<T> rounded(sums.size());
+      pool_resample::mix_to_floats<T>.of(level)(from_narrow.data(), weights.data(), mixed, count,
+                                                sums.data());
+      pool_resample::mix_floats<T>.of(level)(from.data(), weights.data(), mixed, count,
+                                             rounded.data());
+      for (std::size_t i = 0; i < sums.size(); ++i) {
+        double sum = 0;
+        for (std::size_t r = 0; r < rows.size(); ++r) sum += double{rows[r][i]} * weights[r];
+        EXPECT_NEAR(sums[i], sum, 3 * kAllowed);
+        T expected;
+        simd::round_to(expected, sums[i]);
+        EXPECT_EQ(simd::widen(rounded[i]), simd::widen(expected));
+      }
     }
   }
+}
+
+TEST_P(ResampleRowsTest, RowsAreMixed) {
+  expect_mixed<float>(GetParam());
+  expect_mixed<simd::BFloat16>(GetParam());
+  expect_mixed<simd::Half>(GetParam());
 }
 
 TEST_P(ResampleRowsTest, SharesAreSummedUp) {

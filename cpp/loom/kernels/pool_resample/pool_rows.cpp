@@ -1,9 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/kernels/pool_resample/pool_rows.h"
 
+#include "loom/simd/floats.h"
+
+#include <cstddef>
+#include <type_traits>
+#include <utility>
+
 // Loops that compilers make vectors of: strides that are known are shuffles.
 namespace loom::kernels::pool_resample::LOOM_SIMD {
 namespace {
+
+using namespace simd::LOOM_SIMD;
 
 #define LOOM_STRIDES(stride, ...)                                    \
   switch (stride) {                                                  \
@@ -28,6 +36,80 @@ namespace {
 }
 
 }  // namespace
+
+namespace {
+
+// As many vectors of sums as leave room in the registers.
+constexpr std::size_t kMostSums = kLanes >= 16 ? 16 : 8;
+
+// Sums of some channels stay in registers while a window's pixels go by.
+template <std::size_t... kVector, class T>
+[[gnu::always_inline]] inline void average_strip(std::index_sequence<kVector...>,
+                                                 const T* const* lines, std::int64_t count,
+                                                 std::int64_t begin, std::int64_t end,
+                                                 std::int64_t step, float divisor, T* to) {
+  Floats sums[] = {((void)kVector, Floats{})...};
+  for (std::int64_t line = 0; line < count; ++line) {
+    const T* const first = lines[line];
+    for (std::int64_t at = begin; at < end; at += step) {
+      ((sums[kVector] += load(first + at + static_cast<std::int64_t>(kVector) * kLanes)), ...);
+    }
+  }
+  const Floats by = all(divisor);
+  (store(to + static_cast<std::int64_t>(kVector) * kLanes, sums[kVector] / by), ...);
+}
+
+template <class T>
+[[gnu::always_inline]] inline void average_pixel(const T* const* lines, std::int64_t count,
+                                                 std::int64_t begin, std::int64_t end,
+                                                 const PixelChannels& channels, float divisor,
+                                                 T* to) {
+  std::int64_t c = 0;
+  const auto strips = [&](auto vectors) __attribute__((always_inline)) {
+    constexpr std::size_t kVectors = decltype(vectors)::value;
+    constexpr auto kChannels = static_cast<std::int64_t>(kVectors) * kLanes;
+    for (; c + kChannels <= channels.count; c += kChannels) {
+      average_strip(std::make_index_sequence<kVectors>{}, lines, count, begin + c, end + c,
+                    channels.step, divisor, to + c);
+    }
+  };
+  strips(std::integral_constant<std::size_t, kMostSums>{});
+  strips(std::integral_constant<std::size_t, 4>{});
+  strips(std::integral_constant<std::size_t, 1>{});
+  if (c == channels.count) return;
+  const std::int64_t rest = channels.count - c;
+  Floats sum = {};
+  for (std::int64_t line = 0; line < count; ++line) {
+    for (std::int64_t at = begin + c; at < end + c; at += channels.step) {
+      sum += load_part(lines[line] + at, rest, 0);
+    }
+  }
+  store_part(to + c, sum / all(divisor), rest);
+}
+
+[[gnu::always_inline]] inline void average_pixel(const double* const* lines, std::int64_t count,
+                                                 std::int64_t begin, std::int64_t end,
+                                                 const PixelChannels& channels, double divisor,
+                                                 double* to) {
+  for (std::int64_t c = 0; c < channels.count; ++c) {
+    double sum = 0;
+    for (std::int64_t line = 0; line < count; ++line) {
+      for (std::int64_t at = begin + c; at < end + c; at += channels.step) sum += lines[line][at];
+    }
+    to[c] = sum / divisor;
+  }
+}
+
+}  // namespace
+
+template <class T>
+void average_pixels(const T* const* lines, std::int64_t count, const RowSpans& spans,
+                    const WideOf<T>* divisors, const PixelChannels& channels, T* to) noexcept {
+  for (std::int64_t i = 0; i < spans.results; ++i, to += channels.step) {
+    average_pixel(lines, count, spans.begin[i] * channels.step, spans.end[i] * channels.step,
+                  channels, divisors[i], to);
+  }
+}
 
 template <class T>
 void add_elements(const T* __restrict from, WideOf<T> divisor, std::int64_t count, bool first,
@@ -206,6 +288,8 @@ void put_largest(const WideOf<T>* __restrict best, const std::int32_t* __restric
 }
 
 #define LOOM_INSTANTIATE(T)                                                                       \
+  template void average_pixels(const T* const*, std::int64_t, const RowSpans&, const WideOf<T>*,  \
+                               const PixelChannels&, T*) noexcept;                                \
   template void add_elements(const T*, WideOf<T>, std::int64_t, bool, WideOf<T>*) noexcept;       \
   template void divide_elements(const WideOf<T>*, WideOf<T>, std::int64_t, T*) noexcept;          \
   template void average_windows(const WideOf<T>*, const RowWindows&, WideOf<T>, const WideOf<T>*, \

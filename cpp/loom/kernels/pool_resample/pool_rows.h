@@ -27,7 +27,15 @@ struct RowSpans {
   const std::int32_t *begin, *end;
 };
 
+/// Some elements of each pixel, and from one pixel to the next.
+struct PixelChannels {
+  std::int64_t count, step;
+};
+
 LOOM_SIMD_DECLARE(
+    template <class T>
+    void average_pixels(const T* const* lines, std::int64_t count, const RowSpans& spans,
+                        const WideOf<T>* divisors, const PixelChannels& channels, T* to) noexcept;
     template <class T> void add_elements(const T* from, WideOf<T> divisor, std::int64_t count,
                                          bool first, WideOf<T>* to) noexcept;
     template <class T> void divide_elements(const WideOf<T>* from, WideOf<T> divisor,
@@ -51,6 +59,9 @@ LOOM_SIMD_DECLARE(
     void put_largest(const WideOf<T>* best, const std::int32_t* places, std::int64_t count, T* to,
                      std::int64_t* to_places) noexcept;)
 
+/// Pixel i of `to` = the sum of the pixels of a span in all lines / divisors[i].
+template <class T>
+inline constexpr simd::Versions average_pixels{LOOM_SIMD_LIST(average_pixels<T>)};
 /// to[i] = from[i] / divisor, or with that added to it.
 template <class T>
 inline constexpr simd::Versions add_elements{LOOM_SIMD_LIST(add_elements<T>)};

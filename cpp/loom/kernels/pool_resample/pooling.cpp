@@ -63,9 +63,9 @@ double column_divisor(const Windows& w, std::int64_t column) {
   return w.divisor != 0 ? 1 : w.columns.count[static_cast<std::size_t>(column)];
 }
 template <class T>
-const WideOf<T>* column_divisors(const Windows& w, WideOf<T>* room) {
+const WideOf<T>* column_divisors(const Windows& w, WideOf<T> factor, WideOf<T>* room) {
   for (std::int64_t i = 0; i < w.columns.to; ++i) {
-    room[i] = static_cast<WideOf<T>>(column_divisor(w, i));
+    room[i] = factor * static_cast<WideOf<T>>(column_divisor(w, i));
   }
   return room;
 }
@@ -75,25 +75,6 @@ const WideOf<T>* column_divisors(const Windows& w, WideOf<T>* room) {
 constexpr std::int64_t kFewChannels = 64, kLongestImageRow = 8192;
 bool takes_whole_rows(const Windows& w) {
   return w.channels <= kFewChannels && w.input_row() <= kLongestImageRow;
-}
-
-template <class T>
-void average_whole_rows(const Windows& w, std::int64_t row, const T* from, WideOf<T>* room,
-                        T* to) noexcept {
-  const auto add = add_elements<T>.of(simd_level());
-  WideOf<T>* const sum = room + padded(w.input_row());
-  for_rows(w, row, [&](std::int64_t line, bool first) {
-    add(from + line * w.input_row(), 1, w.input_row(), first, room);
-  });
-  const double divisor = divisor_of(w, row);
-  for (std::int64_t i = 0; i < w.columns.to; ++i, to += w.channels) {
-    const auto at = static_cast<std::size_t>(i);
-    const std::int64_t begin = w.columns.begin[at];
-    for (std::int64_t x = begin; x < w.columns.end[at]; ++x) {
-      add_elements<WideOf<T>>(room + x * w.channels, 1, w.channels, x == begin, sum);
-    }
-    divide_elements<T>(sum, static_cast<WideOf<T>>(divisor * column_divisor(w, i)), w.channels, to);
-  }
 }
 
 template <class T>
@@ -128,22 +109,17 @@ void largest_whole_rows(const Windows& w, std::int64_t row, const T* from, WideO
 }
 
 template <class T>
-void average_last(const Windows& w, std::int64_t row, const T* from, WideOf<T>* room,
-                  T* to) noexcept {
-  if (takes_whole_rows(w)) return average_whole_rows(w, row, from, room, to);
-  const auto add = add_elements<T>.of(simd_level());
-  const double divisor = divisor_of(w, row);
-  for (std::int64_t i = 0; i < w.columns.to; ++i, to += w.channels) {
-    const auto at = static_cast<std::size_t>(i);
-    for_rows(w, row, [&](std::int64_t line, bool first) {
-      for (std::int64_t x = w.columns.begin[at]; x < w.columns.end[at]; ++x) {
-        add(from + line * w.input_row() + x * w.channels, 1, w.channels,
-            first && x == w.columns.begin[at], room);
-      }
-    });
-    divide_elements<T>(room, static_cast<WideOf<T>>(divisor * column_divisor(w, i)), w.channels,
-                       to);
-  }
+void average_last(const Windows& w, std::int64_t row, const Channels& part, const T* from,
+                  WideOf<T>* room, T* to) noexcept {
+  std::vector<const T*> lines;
+  for_rows(w, row, [&](std::int64_t line, bool) {
+    lines.push_back(from + line * w.input_row() + part.first);
+  });
+  const WideOf<T>* const divisors =
+      column_divisors<T>(w, static_cast<WideOf<T>>(divisor_of(w, row)), room);
+  average_pixels<T>(lines.data(), static_cast<std::int64_t>(lines.size()),
+                    {w.columns.to, w.columns.begin.data(), w.columns.end.data()}, divisors,
+                    {part.count, w.channels}, to + part.first);
 }
 
 template <class T>
@@ -153,6 +129,11 @@ void average_gradient_last(const Windows& w, std::int64_t row, const T* grad, Wi
   for (std::int64_t x = 0; x < w.columns.from; ++x, to += w.channels) {
     const auto at = static_cast<std::size_t>(x);
     const std::int64_t begin = w.columns.cover_begin[at];
+    if (x > 0 && begin == w.columns.cover_begin[at - 1] &&
+        w.columns.cover_end[at] == w.columns.cover_end[at - 1]) {
+      std::copy_n(to - w.channels, w.channels, to);  // the same windows see it
+      continue;
+    }
     bool none = true;
     for_results(w, row, [&](std::int64_t line, double count, bool first) {
       for (std::int64_t i = begin; i < w.columns.cover_end[at]; ++i) {
@@ -242,7 +223,10 @@ void WindowAxis::find_cover() {
 }
 
 std::int64_t Windows::room() const noexcept {
-  if (last) return 2 * padded(channels) + (takes_whole_rows(*this) ? 2 * padded(input_row()) : 0);
+  if (last) {
+    return std::max(2 * padded(channels) + (takes_whole_rows(*this) ? 2 * padded(input_row()) : 0),
+                    padded(columns.to));
+  }
   std::int64_t row = columns.from, spread = 0;
   if (columns.kernel > 0) {
     row = padded_row(columns);
@@ -253,9 +237,9 @@ std::int64_t Windows::room() const noexcept {
 }
 
 template <class T>
-void average_row(const Windows& w, std::int64_t row, const T* from, WideOf<T>* room,
-                 T* to) noexcept {
-  if (w.last) return average_last(w, row, from, room, to);
+void average_row(const Windows& w, std::int64_t row, const Channels& part, const T* from,
+                 WideOf<T>* room, T* to) noexcept {
+  if (w.last) return average_last(w, row, part, from, room, to);
   const auto add = add_elements<T>.of(simd_level());
   const std::int64_t length = w.columns.kernel > 0 ? padded_row(w.columns) : w.columns.from;
   WideOf<T>* const line = room;
@@ -267,7 +251,7 @@ void average_row(const Windows& w, std::int64_t row, const T* from, WideOf<T>* r
     add(from + at * w.columns.from, 1, w.columns.from, first, line + w.columns.padding);
   });
   const auto divisor = static_cast<WideOf<T>>(divisor_of(w, row));
-  column_divisors<T>(w, divisors);
+  column_divisors<T>(w, 1, divisors);
   if (w.columns.kernel > 0) {
     average_windows<T>(line, windows_of(w.columns), divisor, divisors,
                        divisors + padded(w.columns.to), to);
@@ -333,11 +317,12 @@ void largest_row(const Windows& w, std::int64_t row, const T* from, WideOf<T>* r
   put_largest<T>(best, places, w.columns.to, to, to_places);
 }
 
-#define LOOM_INSTANTIATE(T)                                                                   \
-  template void average_row(const Windows&, std::int64_t, const T*, WideOf<T>*, T*) noexcept; \
-  template void average_gradient_row(const Windows&, std::int64_t, const T*, WideOf<T>*,      \
-                                     T*) noexcept;                                            \
-  template void largest_row(const Windows&, std::int64_t, const T*, WideOf<T>*, T*,           \
+#define LOOM_INSTANTIATE(T)                                                                      \
+  template void average_row(const Windows&, std::int64_t, const Channels&, const T*, WideOf<T>*, \
+                            T*) noexcept;                                                        \
+  template void average_gradient_row(const Windows&, std::int64_t, const T*, WideOf<T>*,         \
+                                     T*) noexcept;                                               \
+  template void largest_row(const Windows&, std::int64_t, const T*, WideOf<T>*, T*,              \
                             std::int64_t*) noexcept;
 LOOM_INSTANTIATE(float)
 LOOM_INSTANTIATE(double)

@@ -50,10 +50,15 @@ struct Windows {
   [[nodiscard]] std::int64_t room() const noexcept;
 };
 
+/// Some of the channels that lie beside each other: of planes all.
+struct Channels {
+  std::int64_t first, count;
+};
+
 /// Row `row` of the result of a sample, or of its input's gradient.
 template <class T>
-void average_row(const Windows& windows, std::int64_t row, const T* from, WideOf<T>* room,
-                 T* to) noexcept;
+void average_row(const Windows& windows, std::int64_t row, const Channels& part, const T* from,
+                 WideOf<T>* room, T* to) noexcept;
 template <class T>
 void average_gradient_row(const Windows& windows, std::int64_t row, const T* grad, WideOf<T>* room,
                           T* to) noexcept;

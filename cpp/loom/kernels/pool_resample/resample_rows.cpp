@@ -17,15 +17,6 @@ void mix_elements(const Weighted& a, const Weighted& b, const float* from, std::
   }
 }
 
-void mix_rows(const float* a, float a_weight, const float* b, float b_weight, std::int64_t count,
-              float* to) noexcept {
-  for (std::int64_t i = 0; i < count; ++i) to[i] = a[i] * a_weight + b[i] * b_weight;
-}
-
-void add_row(const float* from, float weight, std::int64_t count, float* to) noexcept {
-  for (std::int64_t i = 0; i < count; ++i) to[i] += from[i] * weight;
-}
-
 void sum_shares(const Weighted& shares, std::int64_t most, const float* from, std::int64_t count,
                 float* __restrict to) noexcept {
   const std::int32_t* place = shares.place;

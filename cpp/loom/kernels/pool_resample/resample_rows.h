@@ -24,14 +24,6 @@ struct Weighted {
 LOOM_SIMD_VERSIONS(mix_elements, void(const Weighted& a, const Weighted& b, const float* from,
                                       std::int64_t count, float* to) noexcept);
 
-/// to[i] = a[i] * a_weight + b[i] * b_weight.
-LOOM_SIMD_VERSIONS(mix_rows, void(const float* a, float a_weight, const float* b, float b_weight,
-                                  std::int64_t count, float* to) noexcept);
-
-/// to[i] += from[i] * weight.
-LOOM_SIMD_VERSIONS(add_row,
-                   void(const float* from, float weight, std::int64_t count, float* to) noexcept);
-
 /// to[i] = the sum over s < `most` of from[place[s * count + i]] * weight[s * count + i].
 LOOM_SIMD_VERSIONS(sum_shares, void(const Weighted& shares, std::int64_t most, const float* from,
                                     std::int64_t count, float* to) noexcept);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Group normalisation, cut along the batch; gradients of the parameters are summed over parts of
-// it in their order.
+// Group normalisation, cut along the batch, or into groups of few samples; gradients of the
+// parameters are summed over parts of it in their order.
 #include "loom/base/ceil_div.h"
 #include "loom/ops/fallback/fallback.h"
 #include "loom/ops/launch/empty.h"
@@ -24,7 +24,11 @@ using Three = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
 constexpr double kElementCost = 3;
 // Each part of a parameter's gradient is as large as the parameter.
-constexpr std::int64_t kMaxGradientParts = 16;
+constexpr std::int64_t kMaxGradientParts = 16, kMostSampleBlocks = 256;
+// Fewer samples are cut into groups.
+constexpr std::int64_t kEnoughSamples = 4;
+// Of a block of some groups: calling the kernel takes as long as ten thousand or more.
+constexpr std::int64_t kElementsOfPart = 65536;
 
 /// Samples, channels, elements of a channel, groups.
 struct Shape {
@@ -57,6 +61,96 @@ at::Tensor empty_dense(const at::Tensor& like) {
                               : empty_like(like);
 }
 
+/// Blocks of some samples, or, where there are few and channels are planes, of some groups of one.
+struct Parts {
+  Shape shape;
+  std::int64_t samples_at_once, groups_at_once;
+
+  Parts(const Shape& of, double cost, std::int64_t most_samples, bool planes)
+      : shape(of),
+        samples_at_once(
+            std::max(block_length(of.samples, cost), ceil_div(of.samples, most_samples))),
+        groups_at_once(of.groups) {
+    if (!planes || of.samples >= kEnoughSamples || samples_at_once > 1) return;
+    const std::int64_t elements = of.channels * of.elements;
+    groups_at_once =
+        ceil_div(of.groups, std::clamp<std::int64_t>(elements / kElementsOfPart, 1, of.groups));
+  }
+  [[nodiscard]] std::int64_t sample_blocks() const noexcept {
+    return ceil_div(shape.samples, samples_at_once);
+  }
+  [[nodiscard]] std::int64_t group_blocks() const noexcept {
+    return ceil_div(shape.groups, groups_at_once);
+  }
+  [[nodiscard]] std::int64_t count() const noexcept { return sample_blocks() * group_blocks(); }
+  /// What parameters' gradients are of all samples of a block.
+  [[nodiscard]] at::Tensor room(const TensorRef& gradient) const {
+    if (!gradient.defined()) return {};
+    return at::empty({sample_blocks(), shape.channels},
+                     c10::TensorOptions(c10::kCPU).dtype(gradient.dtype()));
+  }
+};
+
+/// One of them.
+struct Part {
+  Shape shape;
+  std::int64_t sample_block, sample, group, channel;
+  bool some_groups;
+
+  Part(const Parts& parts, std::int64_t index)
+      : shape(parts.shape),
+        sample_block(index / parts.group_blocks()),
+        sample(sample_block * parts.samples_at_once),
+        group(index % parts.group_blocks() * parts.groups_at_once),
+        some_groups(parts.group_blocks() > 1) {
+    const std::int64_t of_group = shape.channels / shape.groups;
+    shape.samples = std::min(parts.samples_at_once, shape.samples - sample);
+    shape.groups = std::min(parts.groups_at_once, shape.groups - group);
+    shape.channels = of_group * shape.groups;
+    channel = of_group * group;
+  }
+  /// [samples, channels, ...]
+  [[nodiscard]] at::Tensor elements(const TensorRef& whole) const {
+    if (!whole.defined()) return {};
+    if (!some_groups) return whole.alias_slice(0, sample, shape.samples);
+    const std::int64_t sizes[] = {1, shape.channels, shape.elements};
+    const std::int64_t strides[] = {shape.channels * shape.elements, shape.elements, 1};
+    const std::int64_t first = sample * whole.strides()[0] + channel * shape.elements;
+    return make_alias({.data = whole.data() + first * static_cast<std::int64_t>(whole.itemsize()),
+                       .sizes = sizes,
+                       .strides = strides,
+                       .dtype = whole.dtype()});
+  }
+  /// [samples, groups]
+  [[nodiscard]] at::Tensor statistics(const TensorRef& whole) const {
+    const at::Tensor all = whole.alias_slice(0, sample, shape.samples);
+    return some_groups ? all.narrow(1, group, shape.groups) : all;
+  }
+  /// [channels]
+  [[nodiscard]] at::Tensor parameters(const TensorRef& whole) const {
+    return whole.defined() ? whole.alias_slice(0, channel, shape.channels) : at::Tensor();
+  }
+  [[nodiscard]] at::Tensor gradients(const at::Tensor& room) const {
+    return room.defined() ? room.select(0, sample_block).narrow(0, channel, shape.channels)
+                          : at::Tensor();
+  }
+};
+
+// Runs on the worker.
+void normalise(Grid& grid, const TensorRef& to, const TensorRef& to_mean, const TensorRef& to_rstd,
+               const TensorRef& in, const TensorRef& scale, const TensorRef& shift,
+               const Parts& parts, double epsilon) {
+  grid.run(parts.count(), [&](std::int64_t index) {
+    const Part part(parts, index);
+    const Shape& s = part.shape;
+    at::Tensor result = part.elements(to), mean = part.statistics(to_mean),
+               rstd = part.statistics(to_rstd);
+    native::GroupNormKernel(c10::kCPU, part.elements(in), part.parameters(scale),
+                            part.parameters(shift), s.samples, s.channels, s.elements, s.groups,
+                            epsilon, result, mean, rstd);
+  });
+}
+
 Three group_norm(const at::Tensor& input, const OptionalTensor& weight_opt,
                  const OptionalTensor& bias_opt, std::int64_t samples, std::int64_t channels,
                  std::int64_t elements, std::int64_t groups, double eps) {
@@ -78,35 +172,11 @@ Three group_norm(const at::Tensor& input, const OptionalTensor& weight_opt,
   at::Tensor output = empty_dense(from);
   at::Tensor mean = empty({samples, groups}, statistics, input.device());
   at::Tensor rstd = empty({samples, groups}, statistics, input.device());
-  const auto kernel = [](at::Tensor to, at::Tensor to_mean, at::Tensor to_rstd,
-                         const at::Tensor& in, const at::Tensor& scale, const at::Tensor& shift,
-                         Shape s, double epsilon) {
-    native::GroupNormKernel(c10::kCPU, in, scale, shift, in.size(0), s.channels, s.elements,
-                            s.groups, epsilon, to, to_mean, to_rstd);
-  };
-  constexpr std::int8_t kWhole = SlicePlan::kWhole;
-  launch("native_group_norm",
-         Along{.dims = {0, 0, 0, 0, kWhole, kWhole}, .cost = shape.sample_cost()}, kernel,
-         out(output), out(mean), out(rstd), from, weight, bias, shape, eps);
+  const Parts parts(shape, shape.sample_cost(), kMostSampleBlocks, from.is_contiguous());
+  launch("native_group_norm", Custom{}, normalise, out(output), out(mean), out(rstd), from, weight,
+         bias, parts, eps);
   return {output, mean, rstd};
 }
-
-struct Parts {
-  Shape shape;
-  std::int64_t block;
-
-  [[nodiscard]] std::int64_t count() const noexcept { return ceil_div(shape.samples, block); }
-  [[nodiscard]] at::Tensor samples(const TensorRef& whole, std::int64_t index) const {
-    if (!whole.defined()) return {};
-    const std::int64_t begin = index * block;
-    return whole.alias_slice(0, begin, std::min(block, shape.samples - begin));
-  }
-  [[nodiscard]] at::Tensor room(const TensorRef& gradient) const {
-    if (!gradient.defined()) return {};
-    return at::empty({count(), shape.channels},
-                     c10::TensorOptions(c10::kCPU).dtype(gradient.dtype()));
-  }
-};
 
 void add_up(const at::Tensor& parts, const TensorRef& gradient) {
   if (!parts.defined()) return;
@@ -117,19 +187,19 @@ void add_up(const at::Tensor& parts, const TensorRef& gradient) {
 // Runs on the worker.
 void gradients(Grid& grid, const TensorRef& to_input, const TensorRef& to_weight,
                const TensorRef& to_bias, const TensorRef& grad, const TensorRef& input,
-               const TensorRef& mean, const TensorRef& rstd, const TensorRef& weight, Parts parts) {
+               const TensorRef& mean, const TensorRef& rstd, const TensorRef& weight,
+               const Parts& parts) {
   const at::Tensor weights = parts.room(to_weight);
   const at::Tensor biases = parts.room(to_bias);
   grid.run(parts.count(), [&](std::int64_t index) {
-    const at::Tensor from = parts.samples(grad, index);
-    at::Tensor input_to = parts.samples(to_input, index);
-    at::Tensor weight_to = weights.defined() ? weights.select(0, index) : at::Tensor();
-    at::Tensor bias_to = biases.defined() ? biases.select(0, index) : at::Tensor();
-    const Shape& s = parts.shape;
-    native::GroupNormBackwardKernel(c10::kCPU, from, parts.samples(input, index),
-                                    parts.samples(mean, index), parts.samples(rstd, index),
-                                    weight.alias(), from.size(0), s.channels, s.elements, s.groups,
-                                    input_to, weight_to, bias_to);
+    const Part part(parts, index);
+    const Shape& s = part.shape;
+    at::Tensor input_to = part.elements(to_input), weight_to = part.gradients(weights),
+               bias_to = part.gradients(biases);
+    native::GroupNormBackwardKernel(c10::kCPU, part.elements(grad), part.elements(input),
+                                    part.statistics(mean), part.statistics(rstd),
+                                    part.parameters(weight), s.samples, s.channels, s.elements,
+                                    s.groups, input_to, weight_to, bias_to);
   });
   add_up(weights, to_weight);
   add_up(biases, to_bias);
@@ -152,8 +222,7 @@ Three group_norm_backward(const at::Tensor& grad, const at::Tensor& input, const
     if (mask[2]) to_bias.zero_();
     return {to_input, to_weight, to_bias};
   }
-  const std::int64_t fewest = ceil_div(samples, kMaxGradientParts);
-  const Parts parts{shape, std::max(block_length(samples, 2 * shape.sample_cost()), fewest)};
+  const Parts parts(shape, 2 * shape.sample_cost(), kMaxGradientParts, from.is_contiguous());
   launch_on(input.device(), "native_group_norm_backward", Custom{}, gradients, out(to_input),
             out(to_weight), out(to_bias), grad.contiguous(from.suggest_memory_format()), from, mean,
             rstd, weight, parts);

@@ -7,6 +7,7 @@
 #include "loom/ops/cuts/reduce_in_parts.h"
 #include "loom/ops/recipes/rows/all_elements.h"
 #include "loom/ops/recipes/rows/channel_sums.h"
+#include "loom/ops/recipes/rows/middle_sums.h"
 
 #include <ATen/ops/all_cpu_dispatch.h>
 #include <ATen/ops/amax.h>
@@ -28,6 +29,7 @@ struct Sum {
   static bool launch_own(const char* name, const at::Tensor& result, const at::Tensor& self,
                          Reduced reduced) {
     return launch_channel_sums(name, result, self, reduced, /*mean=*/false) ||
+           launch_middle_sums(name, result, self, reduced, /*mean=*/false) ||
            (result.numel() == 1 && launch_sum_of_all(name, result, self, SumOfAll::kSum));
   }
   static c10::ScalarType accumulator(c10::ScalarType dtype) {
@@ -45,6 +47,7 @@ struct Mean : Sum {
   static bool launch_own(const char* name, const at::Tensor& result, const at::Tensor& self,
                          Reduced reduced) {
     return launch_channel_sums(name, result, self, reduced, /*mean=*/true) ||
+           launch_middle_sums(name, result, self, reduced, /*mean=*/true) ||
            (result.numel() == 1 && launch_sum_of_all(name, result, self, SumOfAll::kMean));
   }
   static void combine(const at::Tensor& parts, double reduced_elements, at::Tensor& to) {

@@ -6,26 +6,45 @@
 #include "loom/ops/aten/policy/samples.h"
 #include "loom/ops/recipes/rows/resample.h"
 
+#include <array>
+#include <type_traits>
+
 namespace loom::ops {
 
-/// Cut along the batch, or along the channels of few samples.
+/// ATen's kernels, cut along the batch, or along the planes of few samples.
 struct Resample {
   // An element takes 2 to 7 ns. ATen's kernels make tables of indices and weights at each call,
   // which takes them some 5 us: blocks are longer than others.
   static constexpr double kCost = 1;
 
-  static Along split(const std::array<at::Tensor, 1>& outputs, const at::Tensor& input) {
-    const bool by_channel = input.size(0) < 4 && input.size(1) > input.size(0);
-    const std::int8_t dim = by_channel ? 1 : 0;
-    const auto elements = static_cast<double>(std::max(outputs[0].numel(), input.numel()));
-    const auto items = static_cast<double>(std::max<std::int64_t>(input.size(dim), 1));
-    return {.dims = {dim, dim}, .cost = kCost * elements / items};
+  template <auto kCpu, class... More>
+  static void launch(const char* name, const std::array<at::Tensor, 1>& outputs,
+                     const at::Tensor& input, const More&... more) {
+    const at::Tensor& result = outputs[0];
+    if (!are_planes(result, input)) {
+      launch_cpu<kCpu>(name, split(result, input, 0), outputs, input, more...);
+      return;
+    }
+    launch_cpu<kCpu>(name, split(result, input, 1), std::array{as_one_sample(result)},
+                     as_one_sample(input), more...);
   }
 
-  template <class... Argument>
-  static Along split(const std::array<at::Tensor, 1>& outputs, const at::Tensor& input,
-                     const Argument&...) {
-    return split(outputs, input);
+  static bool are_planes(const at::Tensor& result, const at::Tensor& input) {
+    return input.size(0) < 4 && input.size(1) > input.size(0) && input.numel() > 0 &&
+           result.is_contiguous() && input.is_contiguous();
+  }
+  /// Some planes of a sample have no gaps, some of several samples have.
+  static at::Tensor as_one_sample(const at::Tensor& tensor) {
+    return tensor.size(0) == 1 ? tensor : tensor.flatten(0, 1).unsqueeze(0);
+  }
+  static Along split(const at::Tensor& result, const at::Tensor& input, std::int8_t dim) {
+    const auto elements = static_cast<double>(std::max(result.numel(), input.numel()));
+    const std::int64_t items =
+        std::max<std::int64_t>(dim == 0 ? input.size(0) : input.size(0) * input.size(1), 1);
+    std::int64_t block = block_length(items, kCost * elements / static_cast<double>(items));
+    // ATen takes a single plane for channels last, for which it has slower kernels.
+    if (dim == 1) block = std::min(items, std::max<std::int64_t>(block, 2));
+    return {.dims = {dim, dim}, .block = block};
   }
 };
 
@@ -41,56 +60,54 @@ struct ResampleGradient {
       kCpu(from, size, result.sizes(), others..., const_cast<at::Tensor&>(result));
       form.restore();
     };
-    ops::launch(name, Resample::split(outputs, grad), kernel, out(outputs[0]), grad, output_size,
+    const at::Tensor& result = outputs[0];
+    if (!Resample::are_planes(result, grad)) {
+      ops::launch(name, Resample::split(result, grad, 0), kernel, out(result), grad, output_size,
+                  input_size, more...);
+      return;
+    }
+    ops::launch(name, Resample::split(result, grad, 1), kernel,
+                out(Resample::as_one_sample(result)), Resample::as_one_sample(grad), output_size,
                 input_size, more...);
   }
 };
 
-/// A kernel of our own for contiguous planes, else ATen's.
-struct Bilinear {
-  template <auto kCpu>
+/// A kernel of our own for dense samples, else ATen's. `Argument`: whether corners are aligned, if
+/// the mode knows that, and the scale of each dimension.
+template <ResampleMode kMode>
+struct Resampled {
+  template <auto kCpu, class... Argument>
   static void launch(const char* name, const std::array<at::Tensor, 1>& outputs,
-                     const at::Tensor& self, at::IntArrayRef output_size, bool align_corners,
-                     std::optional<double> scale_y, std::optional<double> scale_x) {
-    if (launch_bilinear(name, outputs[0], self, {align_corners, scale_y, scale_x})) return;
-    launch_cpu<kCpu>(name, Resample::split(outputs, self), outputs, self, output_size,
-                     align_corners, scale_y, scale_x);
+                     const at::Tensor& self, at::IntArrayRef output_size, Argument... arguments) {
+    const Arguments given = given_as(arguments...);
+    if (launch_resampling(name, outputs[0], self, given.how())) return;
+    Resample::launch<kCpu>(name, outputs, self, output_size, arguments...);
+  }
+
+  struct Arguments {
+    bool align_corners = false;
+    std::array<std::optional<double>, 3> scales;
+    [[nodiscard]] Resampling how() const { return {kMode, align_corners, scales}; }
+  };
+  template <class... Scale>
+  static Arguments given_as(bool align_corners, Scale... scales) {
+    return {align_corners, {scales...}};
+  }
+  template <class... Scale>
+  static Arguments given_as(std::optional<double> first, Scale... scales) {
+    return {false, {first, scales...}};
   }
 };
 
-template <bool kExact>
-struct Nearest {
-  template <auto kCpu>
-  static void launch(const char* name, const std::array<at::Tensor, 1>& outputs,
-                     const at::Tensor& self, at::IntArrayRef output_size,
-                     std::optional<double> scale_y, std::optional<double> scale_x) {
-    if (launch_nearest(name, outputs[0], self, kExact, scale_y, scale_x)) return;
-    launch_cpu<kCpu>(name, Resample::split(outputs, self), outputs, self, output_size, scale_y,
-                     scale_x);
-  }
-};
-
-struct BilinearGradient {
-  template <auto kCpu>
+template <ResampleMode kMode>
+struct ResampledGradient {
+  template <auto kCpu, class... Argument>
   static void launch(const char* name, const std::array<at::Tensor, 1>& outputs,
                      const at::Tensor& grad, at::IntArrayRef output_size,
-                     at::IntArrayRef input_size, bool align_corners, std::optional<double> scale_y,
-                     std::optional<double> scale_x) {
-    if (launch_bilinear_gradient(name, outputs[0], grad, {align_corners, scale_y, scale_x})) return;
-    ResampleGradient::launch<kCpu>(name, outputs, grad, output_size, input_size, align_corners,
-                                   scale_y, scale_x);
-  }
-};
-
-template <bool kExact>
-struct NearestGradient {
-  template <auto kCpu>
-  static void launch(const char* name, const std::array<at::Tensor, 1>& outputs,
-                     const at::Tensor& grad, at::IntArrayRef output_size,
-                     at::IntArrayRef input_size, std::optional<double> scale_y,
-                     std::optional<double> scale_x) {
-    if (launch_nearest_gradient(name, outputs[0], grad, kExact, scale_y, scale_x)) return;
-    ResampleGradient::launch<kCpu>(name, outputs, grad, output_size, input_size, scale_y, scale_x);
+                     at::IntArrayRef input_size, Argument... arguments) {
+    const auto given = Resampled<kMode>::given_as(arguments...);
+    if (launch_resampling_gradient(name, outputs[0], grad, given.how())) return;
+    ResampleGradient::launch<kCpu>(name, outputs, grad, output_size, input_size, arguments...);
   }
 };
 

@@ -139,7 +139,7 @@ template <class T>
 RunBy run_by(const Problem<T>& p) {
   const bool added = p.addend.first.data != nullptr && p.options.beta != 0;
   const bool plain = p.options.activation == ProductActivation::kNone &&
-                     (!added || is_bias(p.addend.first, p.options.beta) ||
+                     (!added || p.addend.first.column_stride == 1 ||
                       is_turned_bias(p.addend.first, p.options.beta));
   return plain ? RunBy::kAny : RunBy::kDevice;
 }

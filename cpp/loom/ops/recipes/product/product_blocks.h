@@ -5,6 +5,7 @@
 // dtype alone. Thread: values.
 
 #include "loom/base/ceil_div.h"
+#include "loom/kernels/pool_resample/mix_rows.h"
 #include "loom/ops/recipes/product/blocked_product.h"
 #include "loom/ops/recipes/product/multiply.h"
 
@@ -46,6 +47,16 @@ struct Operand {
     return view;
   }
 };
+
+/// to[i * ld + j] = factor * rows[i][j]. Requires: dense rows.
+template <class T>
+void scale_rows(const MatrixView<const T>& rows, float factor, float* to, std::int64_t ld) {
+  using Element = std::conditional_t<std::is_same_v<T, float>, float, simd::BFloat16>;
+  for (std::int64_t i = 0; i < rows.rows; ++i) {
+    const auto* const row = reinterpret_cast<const Element*>(rows.data + i * rows.row_stride);
+    kernels::pool_resample::mix_to_floats<Element>(&row, &factor, 1, rows.columns, to + i * ld);
+  }
+}
 
 template <class T>
 struct Problem {

@@ -62,6 +62,9 @@ void initialise(const MatrixView<const T>& addend, double beta, float* to, std::
     }
     return;
   }
+  if (addend.column_stride == 1) {
+    return scale_rows(addend, static_cast<float>(beta), to, ld);
+  }
   const at::Tensor sum = alias(MatrixView<float>{to, addend.rows, addend.columns, ld, 1});
   sum.copy_(alias(addend));
   if (beta != 1) sum.mul_(beta);

@@ -21,6 +21,10 @@ const Scratch kRoom;
 // Of one element of a window, where an addition of a large vector costs 1: of averages, and of
 // maxima with their places.
 constexpr double kAverageCost = 0.5, kLargestCost = 1.5;
+// Channels beside each other are cut where there are fewer rows, into parts of whole cache lines
+// that cost as much.
+constexpr std::int64_t kEnoughRows = 16, kPartChannels = 64;
+constexpr double kPartCost = 16384;
 // Longer rows do not stay in a core's cache.
 constexpr std::int64_t kLongestRoom = 1 << 17;
 
@@ -42,11 +46,14 @@ void with_element(c10::ScalarType dtype, Body&& body) {
 /// How a tensor's samples lie in memory.
 enum class Layout { kPlanes, kLast, kOther };
 
+c10::MemoryFormat last_format(std::int64_t dims) {
+  return dims == 2 ? c10::MemoryFormat::ChannelsLast : c10::MemoryFormat::ChannelsLast3d;
+}
+
 Layout layout_of(const at::Tensor& tensor, std::int64_t dims) {
   if (tensor.is_contiguous()) return Layout::kPlanes;
-  const auto last = dims == 2 ? c10::MemoryFormat::ChannelsLast : c10::MemoryFormat::ChannelsLast3d;
   const bool batched = tensor.dim() == dims + 2;
-  return batched && tensor.is_contiguous(last) ? Layout::kLast : Layout::kOther;
+  return batched && tensor.is_contiguous(last_format(dims)) ? Layout::kLast : Layout::kOther;
 }
 
 bool is_known(c10::ScalarType dtype) {
@@ -54,20 +61,29 @@ bool is_known(c10::ScalarType dtype) {
          dtype == c10::kHalf;
 }
 
-/// The layout that both tensors have, of those that are for these kernels.
-Layout common_layout(const at::Tensor& a, const at::Tensor& b, std::int64_t dims) {
-  if (!is_known(a.scalar_type()) || a.scalar_type() != b.scalar_type() || a.numel() == 0 ||
-      b.numel() == 0 || a.dim() != b.dim() || a.is_neg() || b.is_neg()) {
+c10::MemoryFormat format_of(Layout layout, std::int64_t dims) {
+  return layout == Layout::kLast ? last_format(dims) : c10::MemoryFormat::Contiguous;
+}
+
+/// The layout that the result has, of those that are for these kernels. A tensor that lies
+/// otherwise is `copied` there, if the result's layout is known to be cpu's whatever its input's
+/// is.
+Layout layout_for(const at::Tensor& result, const at::Tensor& from, std::int64_t dims,
+                  bool copied) {
+  if (!is_known(result.scalar_type()) || result.scalar_type() != from.scalar_type() ||
+      result.numel() == 0 || from.numel() == 0 || result.dim() != from.dim() || result.is_neg() ||
+      from.is_neg()) {
     return Layout::kOther;
   }
-  const Layout layout = layout_of(a, dims);
+  Layout layout = layout_of(result, dims);
   // A tensor of one channel, or of one place, may be said to have either layout.
-  if (layout_of(b, dims) == layout) return layout;
-  const auto last = dims == 2 ? c10::MemoryFormat::ChannelsLast : c10::MemoryFormat::ChannelsLast3d;
-  const auto may_be_last = [&](const at::Tensor& tensor) {
-    return tensor.dim() == dims + 2 && tensor.is_contiguous(last);
-  };
-  return may_be_last(a) && may_be_last(b) ? Layout::kLast : Layout::kOther;
+  if (layout == Layout::kPlanes && layout_of(from, dims) == Layout::kLast &&
+      result.is_contiguous(last_format(dims))) {
+    layout = Layout::kLast;
+  }
+  const bool fits =
+      layout != Layout::kOther && (copied || from.is_contiguous(format_of(layout, dims)));
+  return fits ? layout : Layout::kOther;
 }
 
 /// The windows of a call: axis(i) is that of the i-th of the pooled dimensions.
@@ -138,16 +154,29 @@ void for_rows(Grid& grid, std::int64_t samples, std::int64_t rows, double cost,
   });
 }
 
+/// How many parts channels beside each other are cut into, if there are few rows.
+std::int64_t channel_parts(const Windows& windows, std::int64_t rows, double cost) {
+  if (rows >= kEnoughRows) return 1;
+  const auto worth = static_cast<std::int64_t>(cost / kPartCost);
+  return std::clamp<std::int64_t>(worth, 1, ceil_div(windows.channels, kPartChannels));
+}
+
 void average_kernel(Grid& grid, const TensorRef& result, const TensorRef& input,
                     const std::shared_ptr<const Windows>& shared, double cost) {
   const Windows& w = *shared;
   const std::int64_t sample = w.result_rows() * w.result_row();
+  const std::int64_t rows = w.result_rows(), samples = result.numel() / sample;
+  const std::int64_t parts = channel_parts(w, samples * rows, cost);
+  const std::int64_t length = round_up(ceil_div(w.channels, parts), kPartChannels);
   with_element(input.dtype(), [&]<class T>() {
     const auto* const from = reinterpret_cast<const T*>(input.data());
     auto* const to = reinterpret_cast<T*>(result.data());
-    for_rows<T>(grid, result.numel() / sample, w.result_rows(), cost, w,
-                [&](std::int64_t index, std::int64_t row, WideOf<T>* room) {
-                  average_row(w, row, from + index * w.input_rows() * w.input_row(), room,
+    for_rows<T>(grid, samples, rows * parts, cost / static_cast<double>(parts), w,
+                [&](std::int64_t index, std::int64_t part, WideOf<T>* room) {
+                  const std::int64_t row = part / parts, first = part % parts * length;
+                  if (first >= w.channels) return;
+                  average_row(w, row, {first, std::min(length, w.channels - first)},
+                              from + index * w.input_rows() * w.input_row(), room,
                               to + index * sample + row * w.result_row());
                 });
   });
@@ -213,21 +242,23 @@ bool launch_average_gradient(const char* name, const at::Tensor& result, const a
 
 bool launch_average(const char* name, const at::Tensor& result, const at::Tensor& input,
                     const Pooling& pooling) {
-  const Layout layout = common_layout(result, input, pooling.dims);
+  const Layout layout = layout_for(result, input, pooling.dims, true);
   if (layout == Layout::kOther) return false;
-  return launch_average(name, result, input, windows_of(input, result, pooling, layout));
+  return launch_average(name, result, input.contiguous(format_of(layout, pooling.dims)),
+                        windows_of(input, result, pooling, layout));
 }
 
 bool launch_average_gradient(const char* name, const at::Tensor& result, const at::Tensor& grad,
                              const Pooling& pooling) {
-  const Layout layout = common_layout(result, grad, pooling.dims);
+  const Layout layout = layout_for(result, grad, pooling.dims, true);
   if (layout == Layout::kOther) return false;
-  return launch_average_gradient(name, result, grad, windows_of(result, grad, pooling, layout));
+  return launch_average_gradient(name, result, grad.contiguous(format_of(layout, pooling.dims)),
+                                 windows_of(result, grad, pooling, layout));
 }
 
 bool launch_largest(const char* name, const at::Tensor& result, const at::Tensor& indices,
                     const at::Tensor& input, const Pooling& pooling) {
-  const Layout layout = common_layout(result, input, pooling.dims);
+  const Layout layout = layout_for(result, input, pooling.dims, false);
   if (layout == Layout::kOther) return false;
   if (indices.defined() && indices.strides() != result.strides()) return false;
   Windows windows = windows_of(input, result, pooling, layout);
@@ -241,14 +272,14 @@ bool launch_largest(const char* name, const at::Tensor& result, const at::Tensor
 
 bool launch_adaptive_average(const char* name, const at::Tensor& result, const at::Tensor& input,
                              std::int64_t dims) {
-  const Layout layout = common_layout(result, input, dims);
+  const Layout layout = layout_for(result, input, dims, false);
   if (layout == Layout::kOther) return false;
   return launch_average(name, result, input, adaptive_windows(input, result, dims, layout));
 }
 
 bool launch_adaptive_average_gradient(const char* name, const at::Tensor& result,
                                       const at::Tensor& grad, std::int64_t dims) {
-  const Layout layout = common_layout(result, grad, dims);
+  const Layout layout = layout_for(result, grad, dims, false);
   if (layout == Layout::kOther) return false;
   return launch_average_gradient(name, result, grad, adaptive_windows(result, grad, dims, layout));
 }

@@ -2,154 +2,189 @@
 #include "loom/ops/recipes/rows/resample.h"
 
 #include "loom/base/ceil_div.h"
-#include "loom/kernels/pool_resample/resample_planes.h"
+#include "loom/device/scratch.h"
+#include "loom/kernels/pool_resample/resample.h"
 #include "loom/ops/launch/launch.h"
-#include "loom/ops/recipes/rows/row_scratch.h"
+#include "loom/simd/half.h"
 
 #include <ATen/native/UpSample.h>
+#include <c10/core/MemoryFormat.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
-#include <utility>
-#include <vector>
+#include <memory>
 
 namespace loom::ops {
 namespace {
 
-using kernels::pool_resample::Axis;
-using kernels::pool_resample::GradientAxes;
-using kernels::pool_resample::room_of_planes;
+using kernels::pool_resample::Resampler;
+using kernels::pool_resample::Taps;
 
-// Of one element of the larger plane, where an addition of a large vector costs 1.
-constexpr double kElementCost = 2;
-constexpr double kGradientCost = 4;
+const Scratch kRoom;
 
-Axis axis(std::int64_t input, std::int64_t result, bool align_corners,
-          std::optional<double> scale) {
-  Axis made;
-  made.input = input;
+// Of one element of the larger side for a tap of a row, where an addition of a large vector
+// costs 1.
+constexpr double kTapCost = 1;
+// Longer rows do not stay in a core's cache.
+constexpr std::int64_t kLongestRow = 1 << 16;
+
+void add_cubic(Taps& taps, double ratio, std::int64_t index, const Resampling& how) {
+  const auto at = at::native::area_pixel_compute_source_index<float>(
+      static_cast<float>(ratio), index, how.align_corners, true);
+  std::int64_t floor = 0;
+  float distance = 0;
+  at::native::guard_index_and_lambda(at, taps.from, floor, distance);
+  float weights[4];
+  at::native::get_cubic_upsample_coefficients<float>(weights, distance);
+  for (std::int64_t i = 0; i < 4; ++i) {
+    taps.add(static_cast<std::int32_t>(std::clamp<std::int64_t>(floor - 1 + i, 0, taps.from - 1)),
+             weights[i]);
+  }
+}
+
+Taps taps_of(std::int64_t input, std::int64_t result, const Resampling& how,
+             std::optional<double> scale) {
+  Taps made;
+  made.from = input;
   const auto ratio =
-      at::native::area_pixel_compute_scale<float>(input, result, align_corners, scale);
+      at::native::area_pixel_compute_scale<float>(input, result, how.align_corners, scale);
   for (std::int64_t i = 0; i < result; ++i) {
-    std::int64_t first = 0, second = 0;
-    float first_weight = 0, second_weight = 0;
-    at::native::compute_source_index_and_lambda(first, second, first_weight, second_weight, ratio,
-                                                i, input, result, align_corners);
-    made.first.push_back(static_cast<std::int32_t>(first));
-    made.second.push_back(static_cast<std::int32_t>(second));
-    made.first_weight.push_back(first_weight);
-    made.second_weight.push_back(second_weight);
+    switch (how.mode) {
+      case ResampleMode::kNearest:
+        made.add(static_cast<std::int32_t>(at::native::nearest_idx(i, input, result, scale)), 1);
+        break;
+      case ResampleMode::kNearestExact:
+        made.add(static_cast<std::int32_t>(at::native::nearest_exact_idx(i, input, result, scale)),
+                 1);
+        break;
+      case ResampleMode::kLinear: {
+        std::int64_t first = 0, second = 0;
+        float first_weight = 0, second_weight = 0;
+        at::native::compute_source_index_and_lambda(first, second, first_weight, second_weight,
+                                                    ratio, i, input, result, how.align_corners);
+        made.add(static_cast<std::int32_t>(first), first_weight);
+        made.add(static_cast<std::int32_t>(second), second_weight);
+        break;
+      }
+      case ResampleMode::kCubic:
+        add_cubic(made, ratio, i, how);
+        break;
+    }
+    made.finish_element();
   }
   return made;
 }
 
-Axis nearest_axis(std::int64_t input, std::int64_t result, bool exact,
-                  std::optional<double> scale) {
-  Axis made;
-  made.input = input;
-  const auto index = exact ? at::native::nearest_exact_idx : at::native::nearest_idx;
-  for (std::int64_t i = 0; i < result; ++i) {
-    made.first.push_back(static_cast<std::int32_t>(index(i, input, result, scale)));
-    made.first_weight.push_back(1);
-  }
-  return made;
+std::int64_t spatial_dims(const at::Tensor& tensor) { return tensor.dim() - 2; }
+
+bool is_element(c10::ScalarType dtype) {
+  return dtype == c10::kFloat || dtype == c10::kBFloat16 || dtype == c10::kHalf;
 }
 
 bool takes(const at::Tensor& result, const at::Tensor& input) {
   for (const at::Tensor* tensor : {&result, &input}) {
-    if (tensor->scalar_type() != at::kFloat || tensor->dim() != 4 || tensor->is_neg() ||
-        tensor->_is_zerotensor() || tensor->numel() == 0 || tensor->size(-1) > kMaxRowColumns ||
-        tensor->size(-2) >= std::numeric_limits<std::int32_t>::max()) {
+    if (!is_element(tensor->scalar_type()) || tensor->is_neg() || tensor->_is_zerotensor() ||
+        tensor->numel() == 0 || tensor->size(-1) > kLongestRow ||
+        tensor->numel() / tensor->size(0) / tensor->size(1) >=
+            std::numeric_limits<std::int32_t>::max()) {
       return false;
     }
   }
-  return result.is_contiguous();
+  return result.scalar_type() == input.scalar_type();
 }
 
-/// Planes without gaps. Samples may be parts of larger ones: the gradient of a concatenation has
-/// such. Pixels of channels, whose result is planes nevertheless, are copied into that order.
-at::Tensor in_planes(const at::Tensor& input) {
-  return input.select(0, 0).is_contiguous() ? input : input.contiguous();
+/// The order in which the result lies, if it is one of these kernels'.
+std::optional<c10::MemoryFormat> format_of(const at::Tensor& result) {
+  if (result.is_contiguous()) return c10::MemoryFormat::Contiguous;
+  if (result.dim() == 3) return {};
+  const auto last =
+      result.dim() == 4 ? c10::MemoryFormat::ChannelsLast : c10::MemoryFormat::ChannelsLast3d;
+  if (result.is_contiguous(last)) return last;
+  return {};
 }
 
-/// Calls plane(from, to) for each of them. `cost` is that of an element of the larger plane.
-template <class Plane>
-void launch_planes(const char* name, const at::Tensor& result, const at::Tensor& given, double cost,
-                   Plane plane) {
-  const at::Tensor input = in_planes(given);
-  const auto elements = [](const at::Tensor& tensor) { return tensor.size(2) * tensor.size(3); };
-  const std::int64_t to_plane = elements(result), from_plane = elements(input);
-  const std::int64_t planes = result.size(0) * result.size(1);
-  const std::int64_t block =
-      block_length(planes, cost * static_cast<double>(std::max(to_plane, from_plane)));
-  const auto run = [=](Grid& grid, const TensorRef& to_ref, const TensorRef& from_ref,
-                       const Plane& each) {
-    const std::int64_t channels = to_ref.sizes()[1], sample = from_ref.strides()[0];
-    const auto* const from = reinterpret_cast<const float*>(from_ref.data());
-    auto* const to = reinterpret_cast<float*>(to_ref.data());
-    grid.run_by_any(ceil_div(planes, block), [&](std::int64_t index) {
-      for (std::int64_t p = index * block; p < std::min(planes, (index + 1) * block); ++p) {
-        each(from + p / channels * sample + p % channels * from_plane, to + p * to_plane);
+/// Without gaps within samples, which may be parts of larger ones: the gradient of a concatenation
+/// has such.
+at::Tensor in_order(const at::Tensor& input, c10::MemoryFormat format) {
+  const at::Tensor sample = input.narrow(0, 0, 1);
+  return sample.is_contiguous(format) ? input : input.contiguous(format);
+}
+
+/// body.operator()<T>() for the element type of kernels.
+template <class Body>
+void with_element(c10::ScalarType dtype, Body&& body) {
+  if (dtype == c10::kFloat) return body.template operator()<float>();
+  if (dtype == c10::kBFloat16) return body.template operator()<simd::BFloat16>();
+  body.template operator()<simd::Half>();
+}
+
+void resample_kernel(Grid& grid, const TensorRef& result, const TensorRef& input,
+                     const std::shared_ptr<const Resampler>& shared, std::int64_t planes,
+                     double row_cost) {
+  const Resampler& resampler = *shared;
+  const std::int64_t rows = resampler.result_rows(), all = planes * rows;
+  const std::int64_t block = block_length(all, row_cost);
+  const std::int64_t of_sample = planes / result.sizes()[0], sample = input.strides()[0];
+  const std::int64_t from_plane = resampler.input_rows() * resampler.input_row();
+  const std::int64_t to_plane = rows * resampler.result_row();
+  with_element(result.dtype(), [&]<class T>() {
+    const auto* const from = reinterpret_cast<const T*>(input.data());
+    auto* const to = reinterpret_cast<T*>(result.data());
+    grid.run_by_any(ceil_div(all, block), [&](std::int64_t index) {
+      float* const room = kRoom.get<float>(resampler.room());
+      const std::int64_t end = std::min(all, (index + 1) * block);
+      for (std::int64_t at = index * block; at < end;) {
+        const std::int64_t plane = at / rows, first = at % rows;
+        const std::int64_t last = std::min(rows, first + end - at);
+        resampler.run<T>(first, last,
+                         from + plane / of_sample * sample + plane % of_sample * from_plane, room,
+                         to + plane * to_plane);
+        at += last - first;
       }
     });
-  };
-  launch(name, Custom{}, run, out(result), input, std::move(plane));
+  });
 }
 
-void launch_gradient(const char* name, const at::Tensor& result, const at::Tensor& grad, Axis rows,
-                     const Axis& columns) {
-  GradientAxes axes{std::move(rows), columns.input, columns.result(),
-                    kernels::pool_resample::shares_of(columns)};
-  launch_planes(name, result, grad, kGradientCost,
-                [axes = std::move(axes)](const float* from, float* to) {
-                  float* const room = row_scratch(room_of_planes(axes.length), 1);
-                  resample_plane_gradient(axes, from, room, to);
-                });
+bool queue_resampling(const char* name, const at::Tensor& result, const at::Tensor& input,
+                      const Resampling& how, bool gradient) {
+  if (!takes(result, input)) return false;
+  const auto format = format_of(result);
+  if (!format) return false;
+  const bool last = *format != c10::MemoryFormat::Contiguous;
+  const std::int64_t dims = spatial_dims(result);
+  const auto taps = [&](std::int64_t from_the_last) {
+    const std::int64_t d = dims - 1 - from_the_last;
+    if (d < 0) return Taps::single();
+    const std::optional<double> scale = how.scales[static_cast<std::size_t>(d)];
+    if (!gradient) return taps_of(input.size(d + 2), result.size(d + 2), how, scale);
+    return transposed(taps_of(result.size(d + 2), input.size(d + 2), how, scale));
+  };
+  Taps depth = taps(2), rows = taps(1), columns = taps(0);
+  // Of a row of the result: what it is mixed from, and what its elements are.
+  const double mixed = static_cast<double>(depth.most() * rows.most() * columns.from);
+  const double gathered = static_cast<double>(columns.most() * columns.to());
+  const std::int64_t channels = last ? result.size(1) : 1;
+  auto resampler = std::make_shared<const Resampler>(std::move(depth), std::move(rows),
+                                                     std::move(columns), channels, last);
+  if (!resampler->fits()) return false;
+  const std::int64_t planes = result.size(0) * result.size(1) / channels;
+  const double cost = kTapCost * (mixed + gathered) * static_cast<double>(channels);
+  launch(name, Custom{}, resample_kernel, out(result), in_order(input, *format),
+         std::shared_ptr<const Resampler>(std::move(resampler)), planes, cost);
+  return true;
 }
 
 }  // namespace
 
-bool launch_bilinear(const char* name, const at::Tensor& result, const at::Tensor& input,
-                     const Resampling& how) {
-  if (!takes(result, input)) return false;
-  Axis rows = axis(input.size(2), result.size(2), how.align_corners, how.scale_y);
-  Axis columns = axis(input.size(3), result.size(3), how.align_corners, how.scale_x);
-  launch_planes(
-      name, result, input, kElementCost,
-      [rows = std::move(rows), columns = std::move(columns)](const float* from, float* to) {
-        float* const room = row_scratch(room_of_planes(columns.result()), 1);
-        resample_plane(rows, columns, from, room, to);
-      });
-  return true;
+bool launch_resampling(const char* name, const at::Tensor& result, const at::Tensor& input,
+                       const Resampling& resampling) {
+  return queue_resampling(name, result, input, resampling, false);
 }
 
-bool launch_bilinear_gradient(const char* name, const at::Tensor& result, const at::Tensor& grad,
-                              const Resampling& how) {
-  if (!takes(result, grad)) return false;
-  launch_gradient(name, result, grad,
-                  axis(result.size(2), grad.size(2), how.align_corners, how.scale_y),
-                  axis(result.size(3), grad.size(3), how.align_corners, how.scale_x));
-  return true;
-}
-
-bool launch_nearest(const char* name, const at::Tensor& result, const at::Tensor& input, bool exact,
-                    std::optional<double> scale_y, std::optional<double> scale_x) {
-  if (!takes(result, input)) return false;
-  Axis rows = nearest_axis(input.size(2), result.size(2), exact, scale_y);
-  Axis columns = nearest_axis(input.size(3), result.size(3), exact, scale_x);
-  launch_planes(name, result, input, 1.0,
-                [rows = std::move(rows), columns = std::move(columns)](
-                    const float* from, float* to) { take_nearest(rows, columns, from, to); });
-  return true;
-}
-
-bool launch_nearest_gradient(const char* name, const at::Tensor& result, const at::Tensor& grad,
-                             bool exact, std::optional<double> scale_y,
-                             std::optional<double> scale_x) {
-  if (!takes(result, grad)) return false;
-  launch_gradient(name, result, grad, nearest_axis(result.size(2), grad.size(2), exact, scale_y),
-                  nearest_axis(result.size(3), grad.size(3), exact, scale_x));
-  return true;
+bool launch_resampling_gradient(const char* name, const at::Tensor& result, const at::Tensor& grad,
+                                const Resampling& resampling) {
+  return queue_resampling(name, result, grad, resampling, true);
 }
 
 }  // namespace loom::ops
