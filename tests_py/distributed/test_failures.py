@@ -18,6 +18,11 @@ import torch
 import torch.distributed as dist
 from rank_pool import RankPool
 
+# Blocking launches raise in the call and keep the thread there meanwhile.
+queued_only = pytest.mark.skipif(
+    os.environ.get("LOOM_LAUNCH_BLOCKING") == "1", reason="it is about queued operations"
+)
+
 STEPS = 4
 
 # A letter for each rank.
@@ -83,6 +88,7 @@ def train(how: str, when: int) -> tuple[int, str, bool]:
 CASES = [("kill", 0), ("kill", 2), ("kill", STEPS - 1), ("hang", 2), ("raise", STEPS - 1)]
 
 
+@queued_only
 @pytest.mark.parametrize(
     ("hosts", "how", "when"),
     [
@@ -269,6 +275,7 @@ def bad_values() -> str:
     return "no error"
 
 
+@queued_only
 @on_hosts_slowly
 def test_a_rank_that_cannot_compute_its_part(hosts: str) -> None:
     with pool_of(hosts) as pool:
@@ -314,6 +321,7 @@ def test_strides_that_differ(hosts: str) -> None:
             assert "expected tensors with the same strides on all ranks" in text
 
 
+@queued_only
 def test_a_wait_with_a_timeout_sees_signals(check: Any) -> None:
     check(
         """
