@@ -8,7 +8,14 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "ops"))
 
 from op_db_differences import HOST_ARGUMENTS, NOT_COMPARED
 
-__all__ = ["HOST_ARGUMENTS", "KNOWN", "NOT_COMPARED", "RANDOM_MODULES", "UNINITIALISED"]
+__all__ = [
+    "HOST_ARGUMENTS",
+    "KNOWN",
+    "KNOWN_COMPILED",
+    "NOT_COMPARED",
+    "RANDOM_MODULES",
+    "UNINITIALISED",
+]
 
 # Lazy modules draw their parameters on the device when they first see an input; the others in
 # training.
@@ -57,5 +64,20 @@ KNOWN: dict[tuple[str, str, str, str], str] = {
             "a sum, which cpu adds in another order, is the fifth digit of the result"
         )
         for dtype in ("float64", "int64")
+    },
+}
+
+# What differs besides where the device's code is compiled. Compiled code of cpu differs from eager
+# code in the same way, unless the reason says more: `--device cpu --compiled` shows it.
+KNOWN_COMPILED: dict[tuple[str, str, str, str], str] = {
+    ("op_db", "bfloat16", "gradient", "*"): (
+        "rounding: compiled code of any device keeps float32 where eager code rounds to bfloat16"
+    ),
+    **{
+        ("op_db", name, "gradient", "*"): (
+            "strides of gradients: PyTorch's decomposition gives contiguous ones, eager code those "
+            "of a diagonal"
+        )
+        for name in ("diag", "diag_embed", "diagflat", "diagonal_scatter")
     },
 }
