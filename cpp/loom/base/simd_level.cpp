@@ -57,7 +57,9 @@ SimdLevel processor_simd_level() noexcept {
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   if (!avx2) return SimdLevel::kScalar;
   if (!avx512) return SimdLevel::kAvx2;
-  if (!__builtin_cpu_supports("avx512bf16")) return SimdLevel::kAvx512;
+  if (!__builtin_cpu_supports("avx512bf16") || !__builtin_cpu_supports("avx512vbmi")) {
+    return SimdLevel::kAvx512;
+  }
   return has_amx_bfloat16() ? SimdLevel::kAmx : SimdLevel::kAvx512Bf16;
 #elif defined(__aarch64__)
   return SimdLevel::kNeon;

@@ -8,21 +8,40 @@ namespace {
 // Bytes of an inner element, each of which has the weights of two columns.
 constexpr std::int64_t kBytes = kMaxInt4Columns / 2;
 
-/// Digits in the mantissas of 1: 1 + q / kScale, of which bfloat16 has all bits.
+/// The bits of `words` that `mask` has, in the mantissas of 1: 1 + q / kScale, of which bfloat16
+/// has all bits.
+[[gnu::always_inline]] inline __m512i ones_with(__m512i words, short mask) {
+  constexpr int kAndOr = 0xea;  // (a & b) | c
+  return _mm512_ternarylogic_epi32(words, _mm512_set1_epi16(mask), _mm512_set1_epi16(0x3f80),
+                                   kAndOr);
+}
+
+/// The digits of bytes that are the lower halves of words, whatever the upper ones are.
 struct Low {
   static constexpr float kScale = 128, kBias = kScale + 8;
-  [[gnu::always_inline]] static inline __m512i at(__m512i bytes) {
-    return _mm512_or_epi32(_mm512_and_epi32(bytes, _mm512_set1_epi16(0x000f)),
-                           _mm512_set1_epi16(0x3f80));
+  [[gnu::always_inline]] static inline __m512i at(__m512i words) {
+    return ones_with(words, 0x000f);
   }
 };
 struct High {
   static constexpr float kScale = 16, kBias = kScale + 8;
-  [[gnu::always_inline]] static inline __m512i at(__m512i bytes) {
-    return _mm512_or_epi32(_mm512_and_epi32(_mm512_srli_epi32(bytes, 1), _mm512_set1_epi16(0x0078)),
-                           _mm512_set1_epi16(0x3f80));
+  [[gnu::always_inline]] static inline __m512i at(__m512i words) {
+    return ones_with(_mm512_srli_epi32(words, 1), 0x0078);
   }
 };
+
+/// Where the bytes of kLanes columns from `first` on are among those of two inner elements: both of
+/// a column side by side, each in the lower half of a word.
+struct Places {
+  alignas(64) std::uint8_t bytes[64] = {};
+  constexpr explicit Places(std::int64_t first) {
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+      bytes[4 * lane] = static_cast<std::uint8_t>(first + lane);
+      bytes[4 * lane + 2] = static_cast<std::uint8_t>(kBytes + first + lane);
+    }
+  }
+};
+constexpr Places kPlaces[2] = {Places(0), Places(kLanes)};
 
 [[gnu::always_inline]] inline Floats add_pairs(Floats sum, __m512i left, __m512i right) {
   return bits_of<Floats>(
@@ -34,13 +53,8 @@ template <int kRows>
 [[gnu::always_inline]] inline void add_group_of_rows(
     const Int4Rows<simd::BFloat16, simd::BFloat16>& p, std::int64_t row, std::int64_t first,
     const simd::BFloat16* scales) {
-  // Two inner elements lie one behind the other. Four bytes of each come into 16 bytes of a vector,
-  // and then each byte into half a word: a word has both bytes of a column.
-  const __m512i quarters[2] = {
-      _mm512_setr_epi32(0, 8, 0, 0, 1, 9, 0, 0, 2, 10, 0, 0, 3, 11, 0, 0),
-      _mm512_setr_epi32(4, 12, 0, 0, 5, 13, 0, 0, 6, 14, 0, 0, 7, 15, 0, 0)};
-  const __m512i halves =
-      _mm512_broadcast_i32x4(_mm_setr_epi8(0, -1, 4, -1, 1, -1, 5, -1, 2, -1, 6, -1, 3, -1, 7, -1));
+  const __m512i places[2] = {_mm512_load_si512(kPlaces[0].bytes),
+                             _mm512_load_si512(kPlaces[1].bytes)};
   Floats low[kRows][2] = {}, high[kRows][2] = {};
   const simd::BFloat16* const left = p.left + row * p.left_ld + first;
   const std::uint8_t* packed = p.packed + first * kBytes;
@@ -54,9 +68,8 @@ template <int kRows>
       pairs[r] = _mm512_set1_epi32(pair);
     }
     for (int v = 0; v < 2; ++v) {
-      const __m512i bytes =
-          _mm512_shuffle_epi8(_mm512_permutexvar_epi32(quarters[v], both), halves);
-      const __m512i lower = Low::at(bytes), upper = High::at(bytes);
+      const __m512i words = _mm512_permutexvar_epi8(places[v], both);
+      const __m512i lower = Low::at(words), upper = High::at(words);
       for (int r = 0; r < kRows; ++r) {
         low[r][v] = add_pairs(low[r][v], pairs[r], lower);
         high[r][v] = add_pairs(high[r][v], pairs[r], upper);
