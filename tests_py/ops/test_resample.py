@@ -59,6 +59,21 @@ def test_sizes(shape, size, mode):
     same_on_both(torch.randn(shape), size=size, mode=mode)
 
 
+@pytest.mark.parametrize(
+    "shape", [(2, 5, 20), (2, 5, 6, 20), (2, 3, 4, 6, 20), (2, 8, 4, 6, 20)], ids=str
+)
+@pytest.mark.parametrize("factor", [1.04, 2.04])  # sizes are those of 1 and 2, positions may not be
+@pytest.mark.parametrize("last", [False, True])
+def test_scales_beside_whole_ones(shape, factor, last):
+    torch.manual_seed(0)
+    x = torch.randn(shape)
+    if last and x.dim() > 3:
+        orders = {4: torch.channels_last, 5: torch.channels_last_3d}
+        x = x.contiguous(memory_format=orders[x.dim()])
+    same_on_both(x, scale_factor=factor, mode="nearest")
+    same_on_both(x, scale_factor=factor, mode="nearest-exact")
+
+
 @pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
 def test_layouts_and_dtypes(dtype, mode):

@@ -43,8 +43,26 @@ void add_cubic(Taps& taps, double ratio, std::int64_t index, const Resampling& h
   }
 }
 
+/// Which formula of ATen's positions of nearest elements have. The two differ where a scale is
+/// given and both sizes are equal all the same, or one is twice the other.
+enum class Nearest { kByScale, kBySize };
+
+/// That of ATen's kernel: gradients, images, and volumes whose many channels lie last go by sizes.
+Nearest nearest_of(const at::Tensor& input, bool gradient) {
+  const bool many_last = input.dim() == 5 && input.size(1) > 3 &&
+                         input.is_contiguous(c10::MemoryFormat::ChannelsLast3d);
+  return gradient || input.dim() == 4 || many_last ? Nearest::kBySize : Nearest::kByScale;
+}
+
+std::int64_t nearest_index(std::int64_t index, std::int64_t input, std::int64_t result,
+                           std::optional<double> scale, Nearest nearest) {
+  if (nearest == Nearest::kBySize) return at::native::nearest_idx(index, input, result, scale);
+  return at::native::nearest_neighbor_compute_source_index(
+      at::native::compute_scales_value<float>(scale, input, result), index, input);
+}
+
 Taps taps_of(std::int64_t input, std::int64_t result, const Resampling& how,
-             std::optional<double> scale) {
+             std::optional<double> scale, Nearest nearest) {
   Taps made;
   made.from = input;
   const auto ratio =
@@ -52,7 +70,7 @@ Taps taps_of(std::int64_t input, std::int64_t result, const Resampling& how,
   for (std::int64_t i = 0; i < result; ++i) {
     switch (how.mode) {
       case ResampleMode::kNearest:
-        made.add(static_cast<std::int32_t>(at::native::nearest_idx(i, input, result, scale)), 1);
+        made.add(static_cast<std::int32_t>(nearest_index(i, input, result, scale, nearest)), 1);
         break;
       case ResampleMode::kNearestExact:
         made.add(static_cast<std::int32_t>(at::native::nearest_exact_idx(i, input, result, scale)),
@@ -153,12 +171,13 @@ bool queue_resampling(const char* name, const at::Tensor& result, const at::Tens
   if (!format) return false;
   const bool last = *format != c10::MemoryFormat::Contiguous;
   const std::int64_t dims = spatial_dims(result);
+  const Nearest nearest = nearest_of(input, gradient);
   const auto taps = [&](std::int64_t from_the_last) {
     const std::int64_t d = dims - 1 - from_the_last;
     if (d < 0) return Taps::single();
     const std::optional<double> scale = how.scales[static_cast<std::size_t>(d)];
-    if (!gradient) return taps_of(input.size(d + 2), result.size(d + 2), how, scale);
-    return transposed(taps_of(result.size(d + 2), input.size(d + 2), how, scale));
+    if (!gradient) return taps_of(input.size(d + 2), result.size(d + 2), how, scale, nearest);
+    return transposed(taps_of(result.size(d + 2), input.size(d + 2), how, scale, nearest));
   };
   Taps depth = taps(2), rows = taps(1), columns = taps(0);
   // Of a row of the result: what it is mixed from, and what its elements are.
