@@ -227,3 +227,17 @@ def test_layouts_are_those_of_the_cpu(function, options, batch, dtype):
         ]
         expected = layouts_of_results(function, *given, "cpu", **options)
         assert layouts_of_results(function, *given, "loom", **options) == expected
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_transposed_results_without_elements(groups):
+    """As cpu's, whose kernels of doubles refuse them."""
+    x = torch.randn(2, 4, 2, 5, device="loom", requires_grad=True)
+    weight = torch.randn(4, 4, 1, 1, device="loom", requires_grad=True)
+    result = F.conv_transpose2d(x, weight, padding=(1, 0), groups=groups)
+    assert result.shape == (2, 4 * groups, 0, 5)
+    result.sum().backward()
+    assert not x.grad.any()
+    assert not weight.grad.any()
+    with pytest.raises(RuntimeError, match="Calculated output size per channel: \\(-2 x 5\\)"):
+        F.conv_transpose2d(x, weight, padding=(2, 0), groups=groups)

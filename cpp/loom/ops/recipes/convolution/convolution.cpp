@@ -120,6 +120,14 @@ void check_dtype(const at::Tensor& input, const Parameters& p) {
   (void)at::convolution(pixel, pixel, {}, one, none, one, p.transposed, none, 1);
 }
 
+void check_sizes(c10::IntArrayRef input, c10::IntArrayRef result) {
+  const auto is_negative = [](std::int64_t size) { return size < 0; };
+  TORCH_CHECK(std::none_of(result.begin(), result.end(), is_negative),
+              "Given input size per channel: (", c10::Join(" x ", input.slice(2)),
+              "). Calculated output size per channel: (", c10::Join(" x ", result.slice(2)),
+              "). Output size is too small");
+}
+
 /// A tensor that lies as the images of a convolution do: kernels would put it in that order
 /// themselves, in every block and each on one core.
 at::Tensor in_order(const at::Tensor& tensor, bool channels_last) {
@@ -206,6 +214,7 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight,
           ? at::native::conv_input_size(input.sizes(), weight.sizes(), padding, output_padding,
                                         stride, dilation, groups)
           : at::native::conv_output_size(input.sizes(), weight.sizes(), padding, stride, dilation));
+  check_sizes(input.sizes(), sizes);
   const Parameters p = parameters(stride, padding, dilation, transposed, output_padding, groups);
   if (input.dim() != 3) return convolve_images(input, weight, bias, p, sizes);
   sizes.insert(sizes.begin() + 2, 1);
@@ -248,6 +257,12 @@ GradientTuple image_gradients(const at::Tensor& given_grad, const at::Tensor& gi
   if (mask[0]) to.input = empty_result(input.sizes(), input, channels_last);
   if (mask[1]) to.weight = empty_result(weight.sizes(), input, channels_last);
   if (mask[2]) to.bias = empty({grad.size(1)}, grad.scalar_type(), grad.device());
+  if (grad.numel() == 0) {
+    for (const at::Tensor* zeros : {&to.input, &to.weight, &to.bias}) {
+      if (zeros->defined()) zeros->zero_();
+    }
+    return {to.input, to.weight, to.bias};
+  }
   if (!p.transposed && p.groups == 1 && is_plain(p.stride, p.padding) &&
       convolve_backward_as_product(to.input, to.weight, to.bias, grad, input, weight)) {
     return {to.input, to.weight, to.bias};
