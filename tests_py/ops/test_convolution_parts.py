@@ -67,6 +67,23 @@ def test_volumes(images, weights, window, last, dtype):
 @pytest.mark.parametrize(
     ("images", "weights", "window"),
     [
+        ((1, 96, 14, 14), (64, 96, 3, 3), {"padding": 12, "dilation": 12}),
+        ((2, 48, 9, 20), (40, 48, 3, 3), {"padding": (12, 18), "dilation": (12, 18)}),
+        ((2, 32, 16, 16), (32, 32, 5, 5), {"padding": 12, "dilation": 6, "stride": 2}),
+    ],
+    ids=str,
+)
+def test_windows_that_see_little(images, weights, window, last, dtype):
+    torch.manual_seed(0)
+    operands = torch.randn(images), torch.randn(weights) / 8, torch.randn(weights[0])
+    check(lambda *own: F.conv2d(*own, **window), *operands, dtype, last)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize(
+    ("images", "weights", "window"),
+    [
         ((1, 64, 40, 40), (96, 16, 3, 3), {"padding": 1, "groups": 4}),
         ((1, 96, 31, 30), (96, 6, 3, 3), {"padding": 1, "groups": 16, "stride": 2}),
         ((4, 60, 20, 20), (80, 6, 3, 3), {"padding": 1, "groups": 10}),

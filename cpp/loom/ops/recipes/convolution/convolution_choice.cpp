@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/recipes/convolution/convolution_choice.h"
 
+#include "loom/base/ceil_div.h"
+#include "loom/base/simd_level.h"
 #include "loom/ops/recipes/convolution/convolution_checked.h"
 #include "loom/ops/recipes/convolution/convolution_direct.h"
 #include "loom/ops/recipes/convolution/convolution_open.h"
@@ -13,6 +15,7 @@
 #include "loom/ops/recipes/product/winograd_bfloat16.h"
 #include "loom/ops/recipes/product/winograd_strided.h"
 
+#include <algorithm>
 #include <optional>
 
 namespace loom::ops {
@@ -68,6 +71,28 @@ bool suits_weight_gradient(const Windows& windows) {
   return windows.pixels() <= kMostPixels && windows.rows() > kFewRows;
 }
 
+// The share of an axis' taps that see the image and not what is beside it.
+double seen_share(const WindowAxis& axis) {
+  std::int64_t seen = 0;
+  for (std::int64_t tap = 0; tap < axis.kernel; ++tap) {
+    const std::int64_t first = tap * axis.dilation - axis.padding;
+    const std::int64_t begin = std::max<std::int64_t>(ceil_div(-first, axis.stride), 0);
+    const std::int64_t end = ceil_div(axis.size - first, axis.stride);
+    seen += std::max<std::int64_t>(std::min(end, axis.result) - begin, 0);
+  }
+  return static_cast<double>(seen) / static_cast<double>(axis.kernel * axis.result);
+}
+
+// oneDNN leaves out taps that see no pixel; columns, runs and rows of pixels multiply zeros. Far
+// apart, as in pyramids of dilated windows, most taps see nothing. With AVX2 oneDNN does so in
+// channels_last only.
+bool sees_little(const Windows& windows) {
+  constexpr double kShare = 0.5;
+  const bool dilated = windows.y.dilation > 1 || windows.x.dilation > 1;
+  return dilated && (windows.channels_last || simd_level() >= SimdLevel::kAvx512) &&
+         seen_share(windows.y) * seen_share(windows.x) < kShare;
+}
+
 bool is_channels_last(const at::Tensor& tensor) {
   return tensor.is_contiguous(c10::MemoryFormat::ChannelsLast);
 }
@@ -112,6 +137,7 @@ bool convolve_as_pixels(const at::Tensor& output, const at::Tensor& input, const
   }
   Windows windows = windows_of(input, weight, output, steps);
   windows.channels_last = *last;
+  if (sees_little(windows)) return false;
   const bool weights_last = is_channels_last(weight);
   if (suits_winograd_bfloat16(windows, weight.size(0))) {
     launch_convolution(UnlessSpread<c10::BFloat16, convolve_winograd_bfloat16, convolve_pixels>(),
@@ -189,6 +215,7 @@ bool launch_own_convolution(const at::Tensor& output, const at::Tensor& input,
     return false;
   Windows windows = windows_of(input, weight, output, steps);
   windows.channels_last = last;
+  if (sees_little(windows)) return false;
   if (suits_winograd_strided(windows, weight.size(0))) {
     launch_convolution(UnlessSpread<float, convolve_winograd_strided, convolve_strided_directly>(),
                        output, input, weight, bias, windows, is_channels_last(weight));
@@ -233,7 +260,8 @@ bool launch_own_transposed(const at::Tensor& output, const at::Tensor& input,
   if (!can_multiply<float>(ProductsOf::kConvolution) || (bias.defined() && !bias.is_contiguous()))
     return false;
   const Windows windows = windows_of(output, weight, input, steps);
-  if (suits_winograd(turned_windows(windows, weight.size(0)), weight.size(1)) ||
+  if (sees_little(windows) ||
+      suits_winograd(turned_windows(windows, weight.size(0)), weight.size(1)) ||
       suits_taps(windows, weight.size(0)) || !suits_image_gradient(windows)) {
     return false;
   }
@@ -258,6 +286,7 @@ OwnGradients launch_own_convolution_backward(const at::Tensor& input_gradient,
   }
   Windows windows = windows_of(input, weight, grad, steps);
   windows.channels_last = last;
+  if (sees_little(windows)) return made;
   if (last) {
     return convolve_last_backward(input_gradient, weight_gradient, grad, input, weight, windows,
                                   steps, name);
