@@ -51,6 +51,7 @@ LAYERS: list[Layer] = [
     ("conv2d", (8, 256, 14, 14), (256, 8, 3, 3), {"padding": 1, "groups": 32}),
     ("conv2d", (1, 128, 56, 56), (128, 4, 3, 3), {"padding": 1, "stride": 2, "groups": 32}),
     ("conv2d", (2, 64, 56, 56), (64, 64, 3, 3), {"padding": 2, "dilation": 2}),
+    ("conv2d", (1, 512, 14, 14), (256, 512, 3, 3), {"padding": 12, "dilation": 12}),
     ("conv_transpose2d", (4, 128, 16, 16), (128, 64, 3, 3), {"stride": 2, "padding": 1}),
     ("conv_transpose3d", (1, 32, 8, 16, 16), (32, 16, 2, 2, 2), {"stride": 2}),
 ]
@@ -64,6 +65,8 @@ def cases(only: str) -> list[Case]:
         everything += [("linear", dtype, sizes) for sizes in LINEAR]
         everything += [("mm of a.t()", dtype, sizes) for sizes in ((384, 1536, 2048), SQUARES[-1])]
         everything += [("bmm", dtype, sizes) for sizes in ((256, 64, 256, 48), (64, 64, 64, 32))]
+    everything += [("mm of odd sizes", torch.float16, sizes) for sizes in ODD]
+    everything += [("linear", torch.float16, sizes) for sizes in LINEAR[:3]]
     for kind in ("conv2d", "conv2d channels_last", "conv2d backward"):
         everything += [(kind, torch.float32, sizes) for sizes in IMAGES]
     return [case for case in everything if only in case[0]]

@@ -217,11 +217,31 @@ void multiply_in_whole_tiles(const BlockShape& s, const BFloat16* left, const BF
   BFloat16* const left_tail = kLeftTail.get<BFloat16>(s.rows * part.left_ld);
   copy_rows(s.rows, rest, kTileInner, left + whole, s.left_ld, left_tail, part.left_ld);
   // Rows in pairs, which are moved as one element each.
+  const std::int64_t pair_count = ceil_div<std::int64_t>(rest, 2);
   const auto* const pairs = reinterpret_cast<const float*>(right) + whole / 2 * s.right_ld;
   float* const right_tail = kRightTail.get<float>(kTileInner / 2 * kPanel);
-  copy_rows(rest / 2, s.columns, s.columns, pairs, s.right_ld, right_tail, kPanel);
-  std::fill(right_tail + rest / 2 * kPanel, right_tail + kTileInner / 2 * kPanel, 0.F);
+  copy_rows(pair_count, s.columns, s.columns, pairs, s.right_ld, right_tail, kPanel);
+  std::fill(right_tail + pair_count * kPanel, right_tail + kTileInner / 2 * kPanel, 0.F);
   multiply_any_block(part, left_tail, reinterpret_cast<const BFloat16*>(right_tail), to);
+}
+
+// The last of an odd number of inner elements becomes a pair with a zero: what lies behind it, in
+// memory that may not be there, is nobody's.
+void multiply_odd_inner(const BlockShape& s, const BFloat16* left, const BFloat16* right,
+                        float* to) {
+  BlockShape part = s;
+  part.inner = s.inner - 1;
+  if (part.inner > 0) {
+    multiply_any_block(part, left, right, to);
+    part.add = true;
+  }
+  BFloat16* const tail = kLeftTail.get<BFloat16>(2 * s.rows);
+  for (std::int64_t i = 0; i < s.rows; ++i) {
+    tail[2 * i] = left[i * s.left_ld + s.inner - 1];
+    tail[2 * i + 1] = BFloat16(0);
+  }
+  part.inner = part.left_ld = 2;
+  multiply_any_block(part, tail, right + (s.inner - 1) * s.right_ld, to);
 }
 
 }  // namespace
@@ -241,6 +261,8 @@ void multiply_block(const BlockShape& shape, const BFloat16* left, const BFloat1
                     float* to) {
   if (sums_in_tiles() && shape.inner % kTileInner != 0) {
     multiply_in_whole_tiles(shape, left, right, to);
+  } else if (shape.inner % 2 != 0) {
+    multiply_odd_inner(shape, left, right, to);
   } else {
     multiply_any_block(shape, left, right, to);
   }

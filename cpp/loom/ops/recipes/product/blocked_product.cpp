@@ -7,6 +7,7 @@
 #include "loom/ops/recipes/product/multiply.h"
 #include "loom/ops/recipes/product/product_blocks.h"
 #include "loom/ops/recipes/product/product_part.h"
+#include "loom/ops/recipes/product/widened_product.h"
 
 #include <algorithm>
 #include <utility>
@@ -20,6 +21,7 @@ using detail::block_of;
 using detail::broadcast;
 using detail::cut;
 using detail::Finish;
+using detail::HalfProblem;
 using detail::is_bias;
 using detail::is_turned_bias;
 using detail::operand;
@@ -27,6 +29,8 @@ using detail::Part;
 using detail::Problem;
 using detail::reads_columns;
 using detail::run_part;
+using detail::run_widened;
+using detail::WidenedProblem;
 
 // Below this calling the block kernel is no faster than calling MKL.
 constexpr double kLeastProduct = 16 * 16 * 16;
@@ -54,8 +58,8 @@ constexpr std::int64_t kPackedAtOnce = 64 << 10;
 const Scratch t_left_of_all, t_right_of_all;
 
 // The transposed product's left operand is the right one of this one, and may lie as it should.
-template <class T>
-bool prefers_transposed(const Problem<T>& p) {
+template <class T, class E>
+bool prefers_transposed(const Problem<T, E>& p) {
   if (p.rows() == 1 || p.options.sums_batch || reads_columns(p)) return false;
   if (p.columns() == 1) return true;
   if (p.right.first.row_major()) return false;
@@ -64,8 +68,8 @@ bool prefers_transposed(const Problem<T>& p) {
 }
 
 // How many inner elements of the left operand are copied before the blocks use them; 0: none.
-template <class T>
-std::int64_t copied_depth(const Problem<T>& p) {
+template <class T, class E>
+std::int64_t copied_depth(const Problem<T, E>& p) {
   if (p.batch > 1 || p.rows() == 1 || has_kernel_rows(p.left.first) || reads_columns(p)) return 0;
   const std::int64_t inner = p.inner();
   const double work =
@@ -75,7 +79,7 @@ std::int64_t copied_depth(const Problem<T>& p) {
       (p.columns() >= kFewestCopiedColumns && inner >= kFewestCopiedInner && work >= kLeastCopied);
   if (!pays) return 0;
   const auto bytes = [&](std::int64_t depth) {
-    return p.rows() * row_step<T>(depth) * static_cast<std::int64_t>(sizeof(T));
+    return p.rows() * row_step<E>(depth) * static_cast<std::int64_t>(sizeof(E));
   };
   // Only sums that are the result itself can be gone on with.
   const bool in_place = std::is_same_v<T, float> && p.result.first.row_major();
@@ -85,11 +89,11 @@ std::int64_t copied_depth(const Problem<T>& p) {
 }
 
 // Copies the left operand for all blocks.
-template <class T>
-void copy_left(Grid& grid, Problem<T>& p) {
-  const MatrixView<const T> from = p.left.first;
-  const std::int64_t ld = row_step<T>(from.columns);
-  T* to = t_left_of_all.get<T>(from.rows * ld);
+template <class T, class E>
+void copy_left(Grid& grid, Problem<T, E>& p) {
+  const MatrixView<const E> from = p.left.first;
+  const std::int64_t ld = row_step<E>(from.columns);
+  E* to = t_left_of_all.get<E>(from.rows * ld);
   if (from.row_major()) {
     const std::int64_t rows = std::max<std::int64_t>(kPackedAtOnce / from.columns, 1);
     grid.run_by_any(ceil_div(from.rows, rows), [&](std::int64_t index) {
@@ -104,7 +108,7 @@ void copy_left(Grid& grid, Problem<T>& p) {
       copy_kernel_rows(from.part(0, column, from.rows, columns), to + column, ld);
     });
   }
-  p.left.first = {to, from.rows, padded_inner<T>(from.columns), ld, 1};
+  p.left.first = {to, from.rows, padded_inner<E>(from.columns), ld, 1};
 }
 
 // Packs the right operand for all blocks.
@@ -135,8 +139,8 @@ void pack_right(Grid& grid, Problem<T>& p) {
 }
 
 // Other addends and activations are ATen's work.
-template <class T>
-RunBy run_by(const Problem<T>& p) {
+template <class T, class E>
+RunBy run_by(const Problem<T, E>& p) {
   const bool added = p.addend.first.data != nullptr && p.options.beta != 0;
   const bool plain = p.options.activation == ProductActivation::kNone &&
                      (!added || p.addend.first.column_stride == 1 ||
@@ -146,18 +150,18 @@ RunBy run_by(const Problem<T>& p) {
 
 // All blocks of a piece of the inner dimension. `continues`: the result has the sums of earlier
 // pieces in it. `ends`: no more follow, so the activation and the operators after it run.
-template <class T>
-void run_blocks(Grid& grid, const Problem<T>& p, bool turned, bool continues, bool ends) {
+template <class T, class E>
+void run_blocks(Grid& grid, const Problem<T, E>& p, bool turned, bool continues, bool ends) {
   const Block block = block_of(p);
   const std::int64_t down = ceil_div(p.rows(), block.rows);
   const std::int64_t across = ceil_div(p.columns(), block.columns);
-  const bool finishes = ends && !p.options.sums_batch;
+  const bool finishes = ends && !p.options.sums_batch, few_rows = reads_columns(p);
   const bool at_once =
       finishes_at_once(block.items * block.rows * block.columns, p.batch * p.rows() * p.columns());
-  const Finish<T> finish{grid, ends ? p.options.activation : ProductActivation::kNone, turned,
-                         finishes && !at_once};
+  const Finish<T, E> finish{grid, ends ? p.options.activation : ProductActivation::kNone, turned,
+                            finishes && !at_once};
   const auto run_block = [&](std::int64_t index) {
-    const MatrixUnitScope<T> scope;
+    const MatrixUnitScope<E> scope;
     const std::int64_t column = index % across * block.columns;
     const std::int64_t row = index / across % down * block.rows;
     const std::int64_t first = index / (across * down) * block.items;
@@ -165,26 +169,32 @@ void run_blocks(Grid& grid, const Problem<T>& p, bool turned, bool continues, bo
     const std::int64_t columns = std::min(block.columns, p.columns() - column);
     for (std::int64_t i = first; i < std::min(first + block.items, p.batch); ++i) {
       const bool goes_on = continues || (p.options.sums_batch && i > first);
-      Part<T> whole{p.result.item(i), p.addend.item(i), p.left.item(i),   p.right.item(i),
-                    p.options.beta,   goes_on,          reads_columns(p), p.panels};
+      Part<T, E> whole{
+          p.result.item(i), p.addend.item(i), p.left.item(i), p.right.item(i), p.options.beta,
+          goes_on,          few_rows,         p.panels,       p.row,           p.column};
       // Results of a batch are rows of one matrix.
-      (turned ? whole.column : whole.row) = i * (turned ? p.columns() : p.rows());
+      (turned ? whole.column : whole.row) += i * (turned ? p.columns() : p.rows());
       run_part(whole.cut(row, column, rows, columns), finish);
     }
   };
   grid.run(ceil_div(p.batch, block.items) * down * across, run_block, run_by(p));
   if (finishes && at_once) {
-    const std::int64_t rows = turned ? p.columns() : p.rows();
-    grid.finish(0, p.batch * rows, 0, turned ? p.rows() : p.columns());
+    if (turned) {
+      grid.finish(p.column, p.batch * p.columns(), p.row, p.rows());
+    } else {
+      grid.finish(p.row, p.batch * p.rows(), p.column, p.columns());
+    }
   }
 }
 
-template <class T>
-void run(Grid& grid, Problem<T> p) {
+template <class T, class E>
+void run(Grid& grid, Problem<T, E> p) {
   const bool turned = prefers_transposed(p);
   if (turned) {
     std::swap(p.left, p.right);
-    for (auto* side : {&p.left, &p.right, &p.addend}) side->first = side->first.transposed();
+    std::swap(p.row, p.column);
+    for (auto* side : {&p.left, &p.right}) side->first = side->first.transposed();
+    p.addend.first = p.addend.first.transposed();
     p.result.first = p.result.first.transposed();
   }
   if constexpr (std::is_same_v<T, BFloat16>) {
@@ -195,12 +205,21 @@ void run(Grid& grid, Problem<T> p) {
   const std::int64_t inner = p.inner(), copied_at_once = copied_depth(p);
   const std::int64_t depth = copied_at_once > 0 ? copied_at_once : inner;
   for (std::int64_t k = 0; k < inner; k += depth) {
-    Problem<T> piece = p;
+    Problem<T, E> piece = p;
     const std::int64_t rest = std::min(depth, inner - k);
     piece.left.first = p.left.first.part(0, k, p.rows(), rest);
     piece.right.first = p.right.first.part(k, 0, rest, p.columns());
     if (copied_at_once > 0) copy_left(grid, piece);
     run_blocks(grid, piece, turned, k > 0, k + depth >= inner);
+  }
+}
+
+// Of float16 only a few rows that meet dense columns are multiplied where they lie.
+void run(Grid& grid, const HalfProblem& p) {
+  if (reads_columns(p)) {
+    run_blocks(grid, p, /*turned=*/false, /*continues=*/false, /*ends=*/true);
+  } else {
+    run_widened(grid, p, [&](const WidenedProblem& widened) { run(grid, widened); });
   }
 }
 
@@ -240,7 +259,16 @@ void start(Grid& grid, const TensorRef& result, const TensorRef& addend, const T
 bool suits_blocked_product(const at::Tensor& result, const at::Tensor& left,
                            const at::Tensor& right, ProductsOf use) {
   const c10::ScalarType dtype = result.scalar_type();
-  if (dtype != c10::ScalarType::Float && dtype != c10::ScalarType::BFloat16) return false;
+  switch (dtype) {
+    case c10::ScalarType::Float:
+    case c10::ScalarType::BFloat16:
+      break;
+    case c10::ScalarType::Half:
+      if (use == ProductsOf::kMatrices) break;
+      return false;
+    default:
+      return false;
+  }
   for (const at::Tensor* tensor : {&left, &right, &result}) {
     if (tensor->scalar_type() != dtype || tensor->is_conj() || tensor->is_neg()) return false;
   }
@@ -250,17 +278,17 @@ bool suits_blocked_product(const at::Tensor& result, const at::Tensor& left,
   if (may_overlap_itself(result.sizes().slice(skipped), result.strides().slice(skipped))) {
     return false;
   }
-  return dtype == c10::ScalarType::Float ? suits<float>(result, left, right, use)
-                                         : suits<BFloat16>(result, left, right, use);
+  bool made = false;
+  with_floats(dtype,
+              [&](auto element) { made = suits<decltype(element)>(result, left, right, use); });
+  return made;
 }
 
 void blocked_product(Grid& grid, const TensorRef& result, const TensorRef& addend,
                      const TensorRef& left, const TensorRef& right, ProductOptions options) {
-  if (result.dtype() == c10::ScalarType::Float) {
-    start<float>(grid, result, addend, left, right, options);
-  } else {
-    start<BFloat16>(grid, result, addend, left, right, options);
-  }
+  with_floats(result.dtype(), [&](auto element) {
+    start<decltype(element)>(grid, result, addend, left, right, options);
+  });
 }
 
 void launch_blocked_product(const char* name, const at::Tensor& result, const at::Tensor& addend,

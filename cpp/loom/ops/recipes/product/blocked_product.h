@@ -25,8 +25,8 @@ struct ProductOptions {
   bool sums_batch = false;
 };
 
-/// True if blocked_product() is the way to run it: float32 or bfloat16, layouts that it can pack,
-/// neither vectors nor tiny.
+/// True if blocked_product() is the way to run it: float32, bfloat16 or float16, layouts that it
+/// can pack, neither vectors nor tiny.
 [[nodiscard]] bool suits_blocked_product(const at::Tensor& result, const at::Tensor& left,
                                          const at::Tensor& right,
                                          ProductsOf use = ProductsOf::kMatrices);

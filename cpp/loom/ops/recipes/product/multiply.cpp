@@ -9,6 +9,7 @@
 
 #include <ATen/Context.h>
 #include <ATen/native/CPUBlas.h>
+#include <c10/util/Half.h>
 
 #if defined(__x86_64__)
 #include <cpuinfo.h>
@@ -86,7 +87,12 @@ bool computes_in_fewer_bits(const at::Context& context, ProductsOf use) {
          (precision == at::Float32Precision::TF32 && tf32);
 }
 
-// Columns that are pairs: has_kernel_rows() of the transposed operand.
+// Whether columns are read as pairs where they lie.
+bool has_pairs(const MatrixView<const BFloat16>& from) {
+  return from.rows % 2 == 0 && from.column_stride % 2 == 0 &&
+         reinterpret_cast<std::uintptr_t>(from.data) % 4 == 0;
+}
+
 void pack_pairs(const MatrixView<const BFloat16>& from, std::uint32_t* to) {
   transpose(from.columns, from.rows / 2, reinterpret_cast<const std::uint32_t*>(from.data),
             from.column_stride / 2, to, kPanel);
@@ -111,6 +117,11 @@ bool can_multiply<float>(ProductsOf use) {
   static const bool works = simd_level() >= SimdLevel::kAvx2;
   const at::Context& context = at::globalContext();
   return works && context.userEnabledMkldnn() && !computes_in_fewer_bits(context, use);
+}
+
+template <>
+bool can_multiply<c10::Half>(ProductsOf) {
+  return simd_level() >= SimdLevel::kAvx2 && at::globalContext().userEnabledMkldnn();
 }
 
 template <>
@@ -156,7 +167,7 @@ template <>
 void pack_panel(const MatrixView<const BFloat16>& from, BFloat16* to) {
   auto* pairs = reinterpret_cast<std::uint32_t*>(to);
   if (from.column_stride != 1) {
-    has_kernel_rows(from.transposed()) ? pack_pairs(from, pairs) : pack_uneven(from, pairs);
+    has_pairs(from) ? pack_pairs(from, pairs) : pack_uneven(from, pairs);
     return;
   }
   static constexpr simd::BFloat16 kZeros[kPanel] = {};
@@ -336,8 +347,6 @@ template void multiply_panel(const MatrixView<const float>&, const float*, std::
 template void multiply_panel(const MatrixView<const BFloat16>&, const BFloat16*, std::int64_t,
                              float*, std::int64_t, bool);
 
-template <>
-MatrixUnitScope<float>::~MatrixUnitScope() {}
 template <>
 MatrixUnitScope<BFloat16>::~MatrixUnitScope() {
   at::native::cpublas::brgemm_release();

@@ -46,8 +46,9 @@ inline constexpr std::int64_t kPanel = 64;
 /// What products are part of: PyTorch has a setting for the precision of each in float32.
 enum class ProductsOf { kMatrices, kConvolution, kRecurrentLayer };
 
-/// True if multiply() has fast code for T (float, c10::BFloat16) on this processor and PyTorch's
-/// settings allow it: oneDNN is enabled, and ATen would not compute float32 in fewer bits.
+/// True if multiply() has fast code for T (float, c10::BFloat16; c10::Half as float) on this
+/// processor and PyTorch's settings allow it: oneDNN is enabled, and ATen would not compute float32
+/// in fewer bits.
 /// To be asked when work is submitted, never by a worker: settings change meanwhile.
 template <class T>
 [[nodiscard]] bool can_multiply(ProductsOf use = ProductsOf::kMatrices);
@@ -63,14 +64,6 @@ template <class T>
 template <class T>
 [[nodiscard]] constexpr std::int64_t padded_inner(std::int64_t inner) noexcept {
   return std::is_same_v<T, float> ? inner : (inner + 1) / 2 * 2;
-}
-
-/// True if the block kernel reads the left operand where it is: dense rows, of pairs in bfloat16.
-template <class T>
-[[nodiscard]] bool has_kernel_rows(const MatrixView<const T>& left) noexcept {
-  if (!left.row_major() || std::is_same_v<T, float>) return left.row_major();
-  return left.columns % 2 == 0 && left.row_stride % 2 == 0 &&
-         reinterpret_cast<std::uintptr_t>(left.data) % 4 == 0;
 }
 
 /// to = left x right, or to += left x right. `to` is row-major with `ld` elements from row to row.
@@ -92,9 +85,17 @@ template <class T>
   return kPanel * padded_inner<T>(inner) + 256 / static_cast<std::int64_t>(sizeof(T));
 }
 
-/// `left` as the block kernel reads it, padded_inner() elements a row: where it lies if
-/// has_kernel_rows(), else a copy in memory of this thread, until the next product. Requires:
-/// can_pack(), at most kTileRows rows.
+/// True if the block kernel reads the left operand where it is: dense rows. The last of an odd
+/// number of bfloat16 takes it a call of its own, which costs a short row more than a copy does.
+template <class T>
+[[nodiscard]] bool has_kernel_rows(const MatrixView<const T>& left) noexcept {
+  constexpr std::int64_t kLongRow = 256;
+  return left.row_major() &&
+         (padded_inner<T>(left.columns) == left.columns || left.columns >= kLongRow);
+}
+
+/// `left` as the block kernel reads it: where it lies if has_kernel_rows(), else a copy in
+/// memory of this thread, until the next product. Requires: can_pack(), at most kTileRows rows.
 template <class T>
 [[nodiscard]] MatrixView<const T> kernel_rows(const MatrixView<const T>& left);
 
@@ -185,15 +186,17 @@ struct MatrixUnitScope {
   MatrixUnitScope() noexcept {}
   MatrixUnitScope(const MatrixUnitScope&) = delete;
   MatrixUnitScope& operator=(const MatrixUnitScope&) = delete;
-  ~MatrixUnitScope();
+  ~MatrixUnitScope() {}
 };
+template <>
+MatrixUnitScope<c10::BFloat16>::~MatrixUnitScope();
 
 /// to[i] = vector x row i of `matrix` (row-major), for the rows of `matrix`.
 template <class T>
 void multiply_vector(const T* vector, const MatrixView<const T>& matrix, float* to);
 
 /// to[i * ld + j] = row i of `left` x row j of `matrix`, each of which is read once and where it
-/// lies. Requires: dense rows, with as many columns.
+/// lies. T: c10::Half, too. Requires: dense rows, with as many columns.
 template <class T>
 void multiply_few_rows(const MatrixView<const T>& left, const MatrixView<const T>& matrix,
                        float* to, std::int64_t ld);

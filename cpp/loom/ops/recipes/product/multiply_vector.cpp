@@ -70,5 +70,12 @@ void multiply_few_rows(const MatrixView<const BFloat16>& left,
     kernels::gemm::multiply_few_rows<Product>(product);
   }
 }
+template <>
+void multiply_few_rows(const MatrixView<const c10::Half>& left,
+                       const MatrixView<const c10::Half>& matrix, float* to, std::int64_t ld) {
+  kernels::gemm::multiply_few_rows<FewRows<simd::Half, simd::Half>>(
+      {left.rows, matrix.rows, left.columns, stored(left.data), left.row_stride,
+       stored(matrix.data), matrix.row_stride, to, ld});
+}
 
 }  // namespace loom::ops

@@ -5,7 +5,6 @@
 // dtype alone. Thread: values.
 
 #include "loom/base/ceil_div.h"
-#include "loom/kernels/pool_resample/mix_rows.h"
 #include "loom/ops/recipes/product/blocked_product.h"
 #include "loom/ops/recipes/product/multiply.h"
 
@@ -48,23 +47,16 @@ struct Operand {
   }
 };
 
-/// to[i * ld + j] = factor * rows[i][j]. Requires: dense rows.
-template <class T>
-void scale_rows(const MatrixView<const T>& rows, float factor, float* to, std::int64_t ld) {
-  using Element = std::conditional_t<std::is_same_v<T, float>, float, simd::BFloat16>;
-  for (std::int64_t i = 0; i < rows.rows; ++i) {
-    const auto* const row = reinterpret_cast<const Element*>(rows.data + i * rows.row_stride);
-    kernels::pool_resample::mix_to_floats<Element>(&row, &factor, 1, rows.columns, to + i * ld);
-  }
-}
-
-template <class T>
+/// A result of T, multiplied as numbers of E: float16 as float32.
+template <class T, class E = T>
 struct Problem {
   Operand<T> result;
-  Operand<const T> addend, left, right;
+  Operand<const T> addend;
+  Operand<const E> left, right;
   std::int64_t batch = 1;
   ProductOptions options;
-  const T* panels = nullptr;  ///< of the right operand, if they have been made for all blocks
+  const E* panels = nullptr;  ///< of the right operand, if they have been made for all blocks
+  std::int64_t row = 0, column = 0;  ///< where it begins in the whole result, all batches' rows
 
   [[nodiscard]] std::int64_t rows() const noexcept { return result.first.rows; }
   [[nodiscard]] std::int64_t columns() const noexcept { return result.first.columns; }
@@ -105,15 +97,15 @@ Operand<const T> broadcast(const TensorRef& addend, const TensorRef& result) {
 
 // So many rows meet the columns of the right operand, as a linear layer's weight has them, where
 // these lie and as fast as memory is read; more are worth packing.
-template <class T>
-inline constexpr std::int64_t kReadingRows = std::is_same_v<T, float> ? 8 : 16;
+template <class E>
+inline constexpr std::int64_t kReadingRows = std::is_same_v<E, c10::BFloat16> ? 16 : 8;
 
 /// True if a few rows meet dense columns, each of which is read once.
-template <class T>
-[[nodiscard]] bool reads_columns(const Problem<T>& p) noexcept {
-  const MatrixView<const T>& left = p.left.first;
+template <class T, class E>
+[[nodiscard]] bool reads_columns(const Problem<T, E>& p) noexcept {
+  const MatrixView<const E>& left = p.left.first;
   const bool dense = left.rows == 1 ? left.column_stride == 1 : left.row_major();
-  return dense && p.rows() <= kReadingRows<T> && p.right.first.column_major() &&
+  return dense && p.rows() <= kReadingRows<E> && p.right.first.column_major() &&
          !p.options.sums_batch;
 }
 
@@ -148,26 +140,32 @@ inline std::int64_t even_cut(std::int64_t count, std::int64_t pieces, std::int64
 
 // True if blocks of rows use a right operand where it lies, which has few columns: nothing is
 // packed twice, and what follows the product goes through whole rows of the result.
-template <class T>
-bool suits_rows(const Problem<T>& p, std::int64_t pieces) {
+template <class T, class E>
+bool suits_rows(const Problem<T, E>& p, std::int64_t pieces) {
   return std::is_same_v<T, float> && p.columns() <= kMaxColumns && p.left.first.row_major() &&
          p.result.first.row_major() && p.rows() >= pieces * kTileRows &&
          is_used_in_place(p.right.first, p.rows() / pieces);
 }
 
+// How many columns two cores take, one after the other, until `times` rows of blocks of such a
+// width are done.
+inline std::int64_t two_cores_time(std::int64_t columns, std::int64_t width, std::int64_t times) {
+  const std::int64_t whole = columns / width * times, rest = columns % width;
+  if (whole % 2 == 0) return whole / 2 * width + ceil_div(times, 2) * rest;
+  return std::max((whole + 1) / 2 * width, ceil_div(whole * width + times * rest, 2));
+}
+
 // The width of blocks of columns, at most `widest`, with which two cores are done soonest with
 // `times` such rows of blocks. Of 196 columns blocks of 64 keep one core at work for 128 and the
 // other one for 68, blocks of 48 both for about 98.
-inline std::int64_t even_width(std::int64_t columns, std::int64_t widest, std::int64_t times) {
-  constexpr std::int64_t kLane = 16, kNarrowest = 48;
-  const auto time = [=](std::int64_t width) {
-    const std::int64_t whole = columns / width * times, rest = columns % width;
-    if (whole % 2 == 0) return whole / 2 * width + ceil_div(times, 2) * rest;
-    return std::max((whole + 1) / 2 * width, ceil_div(whole * width + times * rest, 2));
-  };
+// Widths are multiples of `unit`, or `widest`.
+inline std::int64_t even_width(std::int64_t columns, std::int64_t widest, std::int64_t times,
+                               std::int64_t unit) {
+  constexpr std::int64_t kNarrowest = 48;
+  const auto time = [=](std::int64_t width) { return two_cores_time(columns, width, times); };
   std::int64_t best = widest;
-  for (std::int64_t width = widest - kLane; width >= kNarrowest && 2 * width >= widest;
-       width -= kLane) {
+  for (std::int64_t width = (widest - 1) / unit * unit; width >= kNarrowest && 2 * width >= widest;
+       width -= unit) {
     if (time(width) < time(best)) best = width;
   }
   // Narrower blocks read the left operand more often.
@@ -175,16 +173,17 @@ inline std::int64_t even_width(std::int64_t columns, std::int64_t widest, std::i
 }
 
 /// The blocks of `p`, whose operands lie as they will be multiplied.
-template <class T>
-Block block_of(const Problem<T>& p) {
+template <class T, class E>
+Block block_of(const Problem<T, E>& p) {
+  constexpr bool kFloats = std::is_same_v<E, float>;
   const std::int64_t rows = p.rows(), columns = p.columns();
-  const double speed = std::is_same_v<T, float> ? 1 : 2;
+  const double speed = kFloats ? 1 : 2;
   const double item = static_cast<double>(rows) * static_cast<double>(columns) *
                       static_cast<double>(p.inner()) / speed;
   const double work = item * static_cast<double>(p.batch);
   if (p.batch == 1 && reads_columns(p)) {
     // One reads the matrix from memory or a far cache, and once. Four rows take as long as that.
-    const std::int64_t bytes = p.inner() * columns * static_cast<std::int64_t>(sizeof(T)) *
+    const std::int64_t bytes = p.inner() * columns * static_cast<std::int64_t>(sizeof(E)) *
                                ceil_div<std::int64_t>(rows, 4);
     if (bytes <= kWholeMatrixBytes) return {1, rows, columns};
     const auto pieces = static_cast<std::uint64_t>(ceil_div(bytes, kVectorBlockBytes));
@@ -204,28 +203,32 @@ Block block_of(const Problem<T>& p) {
       std::clamp(std::min(share / kLeastBlock, few + share / kBlock), 1.0, kMostBlocks));
   // Columns of a panel pack nothing twice. But each block of columns packs a left operand that lies
   // the wrong way again, or reads one of many rows from a far cache again.
-  const bool wide = !p.left.first.row_major() || (!std::is_same_v<T, float> && rows >= 1024);
+  const bool wide = !p.left.first.row_major() || (!kFloats && rows >= 1024);
   const std::int64_t width = wide && columns > 8 * kPanel ? kMaxColumns : kPanel;
   // Two cores are done together with an even number of blocks of rows.
   const std::int64_t even = wanted / 2 * 2;
   const bool by_rows = even > 0 && !p.options.sums_batch && suits_rows(p, even);
   const std::int64_t across = by_rows ? 1 : std::min(wanted, ceil_div(columns, width));
-  const std::int64_t down =
-      by_rows ? even
-              : std::clamp<std::int64_t>(
-                    wanted / across, 1,
-                    std::max<std::int64_t>(rows / kFewestRows, across == 1 ? 2 : 1));
+  std::int64_t down = by_rows
+                          ? even
+                          : std::clamp<std::int64_t>(
+                                wanted / across, 1,
+                                std::max<std::int64_t>(rows / kFewestRows, across == 1 ? 2 : 1));
+  const std::int64_t products = p.options.sums_batch ? 1 : p.batch;
   std::int64_t width_of_block = cut(columns, across, kPanel);
-  if (std::is_same_v<T, float> && width_of_block < columns) {
-    width_of_block =
-        even_width(columns, width_of_block, down * (p.options.sums_batch ? 1 : p.batch));
+  if (width_of_block < columns) {
+    const std::int64_t unit = kFloats ? kRowUnit : kPanel;
+    width_of_block = even_width(columns, width_of_block, down * products, unit);
+    // Blocks of rows pack nothing twice if there are panels for all of them.
+    const bool halves_help = 16 * two_cores_time(columns, width_of_block, 2 * products) <
+                             15 * 2 * two_cores_time(columns, width_of_block, products);
+    if (p.panels != nullptr && down == 1 && rows >= 2 * kRowUnit && halves_help) down = 2;
   }
-  const std::int64_t times =
-      ceil_div(columns, width_of_block) * (p.options.sums_batch ? 1 : p.batch);
+  const std::int64_t times = ceil_div(columns, width_of_block) * products;
   Block block{1, even_cut(rows, down, times), width_of_block};
   if (p.options.sums_batch) block.items = p.batch;
   if (!std::is_same_v<T, float> || !p.result.first.row_major()) {
-    if (p.inner() <= kMaxInner<T>) return block;
+    if (p.inner() <= kMaxInner<E>) return block;
     block.rows = std::min(block.rows, kMaxAccumulators / kPanel);
     const std::int64_t panels = std::max<std::int64_t>(kMaxAccumulators / block.rows / kPanel, 1);
     block.columns = std::min(block.columns, panels * kPanel);

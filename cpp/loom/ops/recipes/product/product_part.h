@@ -1,96 +1,27 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-// One block of a product on one thread: where its sums are kept, what is added before and what
-// becomes of them. Thread: any; scratch memory is the calling thread's.
+// One block of a product on one thread: where its sums are kept and what becomes of them. Thread:
+// any; scratch memory is the calling thread's.
 
 #include "loom/kernels/gemm/bfloat16.h"
 #include "loom/ops/launch/elements.h"
 #include "loom/ops/recipes/product/blocked_product.h"
 #include "loom/ops/recipes/product/multiply.h"
 #include "loom/ops/recipes/product/product_blocks.h"
+#include "loom/ops/recipes/product/product_sums.h"
 
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/relu.h>
-#include <c10/core/ScalarTypeToTypeMeta.h>
 #include <c10/util/BFloat16.h>
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
 namespace loom::ops::detail {
 
-inline const Scratch t_accumulators, t_turned;
-
-template <class T>
-at::Tensor alias(const MatrixView<T>& view) {
-  const std::int64_t sizes[] = {view.rows, view.columns};
-  const std::int64_t strides[] = {view.row_stride, view.column_stride};
-  return make_alias(
-      {.data = reinterpret_cast<std::byte*>(const_cast<std::remove_const_t<T>*>(view.data)),
-       .sizes = sizes,
-       .strides = strides,
-       .dtype = c10::CppTypeToScalarType<std::remove_const_t<T>>::value});
-}
-
-/// A row that is added to all rows.
-template <class T>
-bool is_bias(const MatrixView<const T>& addend, double beta) {
-  return addend.row_stride == 0 && addend.column_stride == 1 && beta == 1;
-}
-
-/// The same of the transposed product: a column that is added to all columns.
-template <class T>
-bool is_turned_bias(const MatrixView<const T>& addend, double beta) {
-  return addend.column_stride == 0 && beta == 1;
-}
-
-// Puts beta * addend where the product will be added.
-template <class T>
-void initialise(const MatrixView<const T>& addend, double beta, float* to, std::int64_t ld) {
-  if (is_bias(addend, beta)) {
-    std::copy_n(addend.data, addend.columns, to);
-    for (std::int64_t i = 1; i < addend.rows; ++i) std::copy_n(to, addend.columns, to + i * ld);
-    return;
-  }
-  if (is_turned_bias(addend, beta)) {
-    for (std::int64_t i = 0; i < addend.rows; ++i) {
-      const auto value = static_cast<float>(addend.data[i * addend.row_stride]);
-      std::fill_n(to + i * ld, addend.columns, value);
-    }
-    return;
-  }
-  if (addend.column_stride == 1) {
-    return scale_rows(addend, static_cast<float>(beta), to, ld);
-  }
-  const at::Tensor sum = alias(MatrixView<float>{to, addend.rows, addend.columns, ld, 1});
-  sum.copy_(alias(addend));
-  if (beta != 1) sum.mul_(beta);
-}
-
-// Puts accumulators where the result is.
-template <class T>
-void store(const float* from, const MatrixView<T>& result) {
-  if (!result.row_major()) {
-    const MatrixView<T> turned = result.transposed();
-    if constexpr (std::is_same_v<T, float>) {
-      transpose(result.rows, result.columns, from, result.columns, turned.data, turned.row_stride);
-    } else {
-      float* other = t_turned.get<float>(result.rows * result.columns);
-      transpose(result.rows, result.columns, from, result.columns, other, result.rows);
-      store(other, turned);
-    }
-    return;
-  }
-  if constexpr (std::is_same_v<T, c10::BFloat16>) {
-    for (std::int64_t i = 0; i < result.rows; ++i) {
-      kernels::gemm::store_sums(from + i * result.columns, nullptr, result.columns,
-                                stored(result.data + i * result.row_stride));
-    }
-  }
-}
+inline const Scratch t_accumulators;
 
 inline void activate(const at::Tensor& result, ProductActivation activation) {
   if (activation == ProductActivation::kRelu) at::relu_(const_cast<at::Tensor&>(result));
@@ -98,14 +29,15 @@ inline void activate(const at::Tensor& result, ProductActivation activation) {
 }
 
 /// A block of the result and what it is made of.
-template <class T>
+template <class T, class E = T>
 struct Part {
   MatrixView<T> result;
-  MatrixView<const T> addend, left, right;
+  MatrixView<const T> addend;
+  MatrixView<const E> left, right;
   double beta;
   bool continues = false;            ///< the result has a sum in it that this is added to
   bool few_rows = false;             ///< they meet dense columns where these lie
-  const T* panels = nullptr;         ///< of the right operand, if they have been made
+  const E* panels = nullptr;         ///< of the right operand, if they have been made
   std::int64_t row = 0, column = 0;  ///< where it begins in the whole result
 
   [[nodiscard]] bool added() const noexcept { return addend.data != nullptr && beta != 0; }
@@ -118,32 +50,32 @@ struct Part {
             beta,
             continues,
             few_rows,
-            panels == nullptr ? nullptr : panels + column / kPanel * panel_step<T>(right.rows),
+            panels == nullptr ? nullptr : panels + column / kPanel * panel_step<E>(right.rows),
             this->row + row,
             this->column + column};
   }
 };
 
 /// What becomes of parts that are computed.
-template <class T>
+template <class T, class E = T>
 struct Finish {
   const Grid& grid;
   ProductActivation activation;
   bool turned;  ///< it is the transposed product
   bool final;   ///< nothing is added to the parts
 
-  void operator()(const Part<T>& p) const {
+  void operator()(const Part<T, E>& p) const {
     if (activation != ProductActivation::kNone) activate(alias(p.result), activation);
     visit(p, [&](auto... rectangle) { grid.finish(rectangle...); });
   }
   /// Before it is computed: what will be written then should be in the cache.
-  void prefetch(const Part<T>& p) const {
+  void prefetch(const Part<T, E>& p) const {
     visit(p, [&](auto... rectangle) { grid.prefetch(rectangle...); });
   }
 
  private:
   template <class Visit>
-  void visit(const Part<T>& p, Visit&& visit) const {
+  void visit(const Part<T, E>& p, Visit&& visit) const {
     const std::int64_t rows = p.result.rows, columns = p.result.columns;
     if (!final) return;
     turned ? visit(p.column, columns, p.row, rows) : visit(p.row, rows, p.column, columns);
@@ -216,17 +148,17 @@ inline void run_tile(const Part<c10::BFloat16>& whole, const PackedRight<c10::BF
 }
 
 // The right operand is packed as a whole: what a few rows sum up to is stored while it is near.
-template <class T>
-void run_in_tiles(const Part<T>& whole, const Finish<T>& finish) {
+template <class T, class E>
+void run_in_tiles(const Part<T, E>& whole, const Finish<T, E>& finish) {
   for (std::int64_t column = 0; column < whole.right.columns; column += kMaxColumns) {
     const std::int64_t columns = std::min(kMaxColumns, whole.right.columns - column);
-    const Part<T> strip = whole.cut(0, column, whole.result.rows, columns);
-    const PackedRight<T> packed = strip.panels != nullptr
-                                      ? PackedRight<T>(strip.panels, strip.right.rows, columns)
-                                      : PackedRight<T>(strip.right, strip.left.rows);
+    const Part<T, E> strip = whole.cut(0, column, whole.result.rows, columns);
+    const PackedRight<E> packed = strip.panels != nullptr
+                                      ? PackedRight<E>(strip.panels, strip.right.rows, columns)
+                                      : PackedRight<E>(strip.right, strip.left.rows);
     for (std::int64_t row = 0; row < strip.left.rows; row += kTileRows) {
       const std::int64_t rows = std::min(kTileRows, strip.left.rows - row);
-      const Part<T> p = strip.cut(row, 0, rows, columns);
+      const Part<T, E> p = strip.cut(row, 0, rows, columns);
       if constexpr (std::is_same_v<T, c10::BFloat16>) {
         if (p.result.row_major()) {
           run_tile(p, packed, finish);
@@ -243,8 +175,8 @@ void run_in_tiles(const Part<T>& whole, const Finish<T>& finish) {
   }
 }
 
-template <class T>
-void run_in_accumulators(const Part<T>& p) {
+template <class T, class E>
+void run_in_accumulators(const Part<T, E>& p) {
   float* to = t_accumulators.get<float>(p.result.rows * p.result.columns);
   if (p.added()) initialise(p.addend, p.beta, to, p.result.columns);
   multiply(p.left, p.right, to, p.result.columns, p.added());
@@ -280,19 +212,22 @@ void run_few_rows(const Part<T>& p) {
   }
 }
 
-template <class T>
-void run_part(const Part<T>& p, const Finish<T>& finish) {
-  const bool in_place = std::is_same_v<T, float> && p.result.row_major();
-  if (p.few_rows && !p.continues) {
-    run_few_rows(p);
-    return finish(p);
+template <class T, class E>
+void run_part(const Part<T, E>& p, const Finish<T, E>& finish) {
+  if constexpr (std::is_same_v<T, E>) {
+    if (p.few_rows && !p.continues) {
+      run_few_rows(p);
+      return finish(p);
+    }
   }
   if constexpr (std::is_same_v<T, float>) {
-    if (in_place) return run_in_place(p, finish);
+    if (p.result.row_major()) return run_in_place(p, finish);
   }
-  if (p.left.columns <= kMaxInner<T>) return run_in_tiles(p, finish);
-  run_in_accumulators(p);
-  finish(p);
+  if constexpr (!std::is_same_v<E, c10::Half>) {
+    if (p.left.columns <= kMaxInner<E>) return run_in_tiles(p, finish);
+    run_in_accumulators(p);
+    finish(p);
+  }
 }
 
 }  // namespace loom::ops::detail
