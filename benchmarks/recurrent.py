@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Recurrent layers and cells on loom against stock cpu: one call waited for, without and with its
-gradients. `python benchmarks/recurrent.py GRU LSTMCell` for some of them."""
+gradients. `python benchmarks/recurrent.py GRU LSTMCell` for some of them; `--dtype bfloat16`, and
+`--projected` for LSTMs whose states are half as wide."""
 
 from __future__ import annotations
 
+import argparse
 import copy
-import sys
 from collections.abc import Callable
 
 import torch
@@ -54,14 +55,16 @@ def training(layer: nn.Module, x: torch.Tensor) -> Callable[[], object]:
     return run
 
 
-def row(name: str, sizes: tuple[int, ...]) -> list[str]:
+def row(name: str, sizes: tuple[int, ...], dtype: torch.dtype, *, projected: bool) -> list[str]:
     width, *others = sizes
+    options = {"proj_size": width // 2} if projected else {}
     if name in CELLS:
         layer, x = CELLS[name](width, width), torch.randn(others[-1], width)
     else:
         layers, steps, batch = others
-        layer = LAYERS[name](width, width, num_layers=layers)
+        layer = LAYERS[name](width, width, num_layers=layers, **options)
         x = torch.randn(steps, batch, width)
+    layer, x = layer.to(dtype), x.to(dtype)
     twin, y = copy.deepcopy(layer).to("loom"), x.to("loom")
     cells = [name, *(str(size) for size in sizes)]
     cells[2:2] = ["", ""] if name in CELLS else []
@@ -84,9 +87,20 @@ def main() -> None:
     describe("Recurrent layers (cpu / loom: more than 1 is faster than cpu)")
     header = ["layer", "units", "layers", "steps", "batch", "inference: cpu", "loom", "ratio"]
     header += ["with gradients: cpu", "loom", "ratio"]
-    chosen = sys.argv[1:] or [*LAYERS, *CELLS]
-    rows = [row(name, case) for name in LAYERS if name in chosen for case in CASES]
-    rows += [row(name, case) for name in CELLS if name in chosen for case in CELL_CASES]
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--projected", action="store_true")
+    arguments = parser.parse_args()
+    dtype, projected = getattr(torch, arguments.dtype), arguments.projected
+    chosen = ["LSTM"] if projected else arguments.names or [*LAYERS, *CELLS]
+    rows = [
+        row(name, case, dtype, projected=projected and name in LAYERS)
+        for names, cases in ((LAYERS, CASES), (CELLS, CELL_CASES))
+        for name in names
+        if name in chosen
+        for case in cases
+    ]
     table(header, rows)
 
 

@@ -1,21 +1,29 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The fused cells that ATen's LSTM and GRU call on accelerators, and their gradients. ATen has no
-// CPU kernels for them: these are made of CPU operators, cut along the batch.
+// CPU kernels for them: those of an LSTM are the kernels of whole layers (kernels/recurrent/), in
+// float32; others are made of CPU operators. Both are cut along the batch.
+#include "loom/kernels/recurrent/cell.h"
 #include "loom/ops/launch/empty.h"
 #include "loom/ops/launch/launch.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
 #include <torch/library.h>
 
+#include <algorithm>
+#include <initializer_list>
 #include <tuple>
+#include <type_traits>
 
 namespace loom::ops {
 namespace {
 
 using OptionalTensor = std::optional<at::Tensor>;
+using kernels::recurrent::Cell;
+using kernels::recurrent::RowSpan;
 
 // Activations and products of one gate's element.
-constexpr double kGateCost = 10;
+constexpr double kGateCost = 3;
 
 /// Operand i is cut along its batch if bit i of `batched` is set.
 Along along_batch(const at::Tensor& gates, std::uint32_t batched) {
@@ -46,11 +54,64 @@ at::Tensor with_bias(const at::Tensor& gates, const at::Tensor& bias) {
   return bias.defined() ? gates + bias : gates;
 }
 
+/// The rows of a matrix of floats, none if it is undefined.
+template <class T>
+RowSpan<T> rows_of(const at::Tensor& matrix) {
+  if (!matrix.defined()) return {};
+  return {matrix.data_ptr<std::remove_const_t<T>>(), matrix.stride(0)};
+}
+
+/// True if they are floats whose rows are dense, or undefined.
+bool are_dense_floats(std::initializer_list<at::Tensor> tensors) {
+  return std::all_of(tensors.begin(), tensors.end(), [](const at::Tensor& tensor) {
+    return !tensor.defined() ||
+           (tensor.scalar_type() == at::kFloat && !tensor.is_neg() && tensor.stride(-1) == 1);
+  });
+}
+
+bool is_half(const at::Tensor& tensor) { return c10::isReducedFloatingType(tensor.scalar_type()); }
+at::Tensor wide(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.to(at::kFloat) : tensor;
+}
+at::Tensor wide_like(const at::Tensor& tensor) {
+  return at::empty(tensor.sizes(), tensor.options().dtype(at::kFloat));
+}
+
 // Gates: input, forget, cell, output. The workspace keeps them after their activations.
 void lstm_kernel(const at::Tensor& to_hidden, const at::Tensor& to_cell,
                  const at::Tensor& workspace, const at::Tensor& input, const at::Tensor& hidden,
                  const at::Tensor& cell, const at::Tensor& input_bias,
                  const at::Tensor& hidden_bias) {
+  if (is_half(to_hidden)) {
+    const at::Tensor state = wide_like(to_hidden), kept = wide_like(to_cell);
+    const at::Tensor gates = wide_like(workspace);
+    lstm_kernel(state, kept, gates, wide(input), wide(hidden), wide(cell), wide(input_bias),
+                wide(hidden_bias));
+    to_hidden.copy_(state);
+    to_cell.copy_(kept);
+    workspace.copy_(gates);
+    return;
+  }
+  if (input_bias.defined() == hidden_bias.defined() &&
+      are_dense_floats(
+          {to_hidden, to_cell, workspace, input, hidden, cell, input_bias, hidden_bias})) {
+    const auto bias = [](const at::Tensor& each) {
+      return each.defined() ? each.const_data_ptr<float>() : nullptr;
+    };
+    return kernels::recurrent::cell_step({.cell = Cell::kLstm,
+                                          .rows = cell.size(0),
+                                          .units = cell.size(1),
+                                          .gate_stride = cell.size(1),
+                                          .sums = rows_of<const float>(hidden),
+                                          .sums_gate_stride = cell.size(1),
+                                          .input_bias = bias(input_bias),
+                                          .hidden_bias = bias(hidden_bias),
+                                          .input = rows_of<const float>(input),
+                                          .gates = rows_of<float>(workspace),
+                                          .before = rows_of<const float>(cell),
+                                          .kept = rows_of<float>(to_cell),
+                                          .state = rows_of<float>(to_hidden)});
+  }
   const at::Tensor gates = with_bias(input + hidden, input_bias);
   workspace.copy_(with_bias(gates, hidden_bias));
   gate(workspace, 0, 4).sigmoid_();
@@ -79,6 +140,27 @@ void lstm_backward_kernel(const at::Tensor& to_gates, const at::Tensor& to_cell,
                           const at::Tensor& grad_hidden, const at::Tensor& grad_cell,
                           const at::Tensor& cell, const at::Tensor& new_cell,
                           const at::Tensor& workspace) {
+  if (is_half(to_cell)) {
+    const at::Tensor gates = wide_like(to_gates), carried = wide_like(to_cell);
+    lstm_backward_kernel(gates, carried, wide(grad_hidden), wide(grad_cell), wide(cell),
+                         wide(new_cell), wide(workspace));
+    to_gates.copy_(gates);
+    to_cell.copy_(carried);
+    return;
+  }
+  if (are_dense_floats({to_gates, to_cell, grad_hidden, grad_cell, cell, new_cell, workspace})) {
+    grad_cell.defined() ? to_cell.copy_(grad_cell) : to_cell.zero_();
+    return kernels::recurrent::cell_gradient({.cell = Cell::kLstm,
+                                              .rows = cell.size(0),
+                                              .units = cell.size(1),
+                                              .gate_stride = cell.size(1),
+                                              .output_grad = rows_of<const float>(grad_hidden),
+                                              .gates = rows_of<const float>(workspace),
+                                              .before = rows_of<const float>(cell),
+                                              .kept = rows_of<const float>(new_cell),
+                                              .carried = rows_of<float>(to_cell),
+                                              .input_grad = rows_of<float>(to_gates)});
+  }
   const at::Tensor in = gate(workspace, 0, 4);
   const at::Tensor forget = gate(workspace, 1, 4);
   const at::Tensor candidate = gate(workspace, 2, 4);

@@ -3,10 +3,13 @@
 // step. On loom the common form of them is one command per layer and direction; every other form
 // stays the composite. So does the cell of a plain RNN: its two products, whose results fuse with
 // what follows, are as fast.
+#include "loom/ops/recipes/product/multiply.h"
 #include "loom/ops/recipes/recurrent/common_form.h"
 #include "loom/ops/recipes/recurrent/layer_function.h"
 #include "loom/ops/recipes/watched.h"
 
+#include <ATen/autocast_mode.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/dropout.h>
 #include <ATen/ops/gru_cell_native.h>
@@ -18,6 +21,7 @@
 #include <ATen/ops/stack.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <optional>
 #include <tuple>
 #include <vector>
@@ -83,6 +87,60 @@ CallResult run_layers(const Call& call, const Steps& steps, double dropout, bool
           lstm ? at::stack(last_cell, 0) : at::Tensor()};
 }
 
+/// Whether layers of half types should be computed in float32: so are cell and state, which is more
+/// precise, and the weights are widened once for all steps. Where the processor multiplies bfloat16
+/// steps with much to multiply, or with more weights than caches keep, are faster as they are.
+bool suits_widening(const Call& call) {
+  constexpr std::int64_t kMostWeights = 1 << 20, kMostProducts = 8 << 20;
+  const at::Tensor& input = call.input;
+  if (!input.defined() || !c10::isReducedFloatingType(input.scalar_type()) ||
+      at::autocast::is_autocast_enabled(at::kPrivateUse1) || call.params.size() < 2) {
+    return false;
+  }
+  const auto is_alike = [&](const at::Tensor& tensor) {
+    return tensor.defined() && !is_watched(tensor) && tensor.scalar_type() == input.scalar_type();
+  };
+  if (!is_alike(input) || !std::ranges::all_of(call.states, is_alike) ||
+      !std::ranges::all_of(call.params, is_alike)) {
+    return false;
+  }
+  if (input.scalar_type() == at::kHalf || !can_multiply<c10::BFloat16>()) return true;
+  // Without gradients the composite of a plain RNN is two products a step and little else.
+  if (kernels::recurrent::gate_count(call.kind) == 1 && !at::GradMode::is_enabled()) return false;
+  const std::int64_t weights = call.params[1].numel();
+  const std::int64_t rows = call.states[0].dim() == 3 ? call.states[0].size(1) : 1;
+  return weights <= kMostWeights && rows * weights <= kMostProducts;
+}
+
+std::optional<CallResult> run_widened(const Call& call, double dropout, bool records) {
+  // A step or two are no reason to widen weights.
+  constexpr std::int64_t kFewestSteps = 4;
+  if (!suits_widening(call)) return {};
+  const auto wide = [](const auto& tensors) {
+    std::vector<at::Tensor> made;
+    for (const at::Tensor& tensor : tensors) made.push_back(tensor.to(at::kFloat));
+    return made;
+  };
+  const std::vector<at::Tensor> params = wide(call.params);
+  Call widened{call.kind,       call.input.to(at::kFloat), call.batch_sizes, wide(call.states),
+               params,          call.has_biases,           call.num_layers,  call.bidirectional,
+               call.batch_first};
+  const Steps steps = steps_of_common_form(widened);
+  if (steps.count() < kFewestSteps) return {};
+  CallResult result = run_layers(widened, steps, dropout, records);
+  for (at::Tensor* each : {&result.output, &result.hidden, &result.cell}) {
+    if (each->defined()) *each = each->to(call.input.scalar_type());
+  }
+  return result;
+}
+
+/// What kernels of ours compute.
+std::optional<CallResult> run_own(const Call& call, double dropout, bool records) {
+  const Steps steps = steps_of_common_form(call);
+  if (steps.count() > 0) return run_layers(call, steps, dropout, records);
+  return run_widened(call, dropout, records);
+}
+
 /// The composite of a kind of layer, for padded and for packed sequences.
 template <Cell kCell>
 auto composite(const auto&... arguments) {
@@ -117,9 +175,8 @@ auto padded(const at::Tensor& input, States<kCell> hx, at::TensorList params, bo
   const Call call{kCell,      input,      nullptr,       states_of(hx), params,
                   has_biases, num_layers, bidirectional, batch_first};
   if (call.states.size() == kStates<kCell> && input.defined() && input.dim() == 3) {
-    const Steps steps = steps_of_common_form(call);
-    if (steps.count() > 0) {
-      return as_tuple<kCell>(run_layers(call, steps, train ? dropout : 0, kRecords));
+    if (const auto result = run_own(call, train ? dropout : 0, kRecords)) {
+      return as_tuple<kCell>(*result);
     }
   }
   return composite<kCell>(input, hx, params, has_biases, num_layers, dropout, train, bidirectional,
@@ -133,9 +190,8 @@ auto packed(const at::Tensor& data, const at::Tensor& batch_sizes, States<kCell>
   const Call call{kCell,      data,       &batch_sizes,  states_of(hx),        params,
                   has_biases, num_layers, bidirectional, /*batch_first=*/false};
   if (call.states.size() == kStates<kCell>) {
-    const Steps steps = steps_of_common_form(call);
-    if (steps.count() > 0) {
-      return as_tuple<kCell>(run_layers(call, steps, train ? dropout : 0, kRecords));
+    if (const auto result = run_own(call, train ? dropout : 0, kRecords)) {
+      return as_tuple<kCell>(*result);
     }
   }
   return composite<kCell>(data, batch_sizes, hx, params, has_biases, num_layers, dropout, train,
