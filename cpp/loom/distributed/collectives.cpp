@@ -8,6 +8,7 @@
 #include <c10/util/Exception.h>
 
 #include <numeric>
+#include <optional>
 
 namespace loom::distributed {
 namespace {
@@ -33,24 +34,31 @@ void check_dtype(const char* name, const at::Tensor& a, const at::Tensor& b) {
                    b.scalar_type());
 }
 
-std::vector<Target> write_all(const char* name, Operands& operands,
-                              const std::vector<at::Tensor>& tensors) {
+/// Where `rank`'s part of `whole` begins, which consists of equal parts.
+const void* place_of(int rank, const at::Tensor& whole, std::size_t part_bytes) {
+  return address_of(whole) + static_cast<std::size_t>(rank) * part_bytes;
+}
+
+std::vector<Source> read_all(Operands& operands, const std::vector<at::Tensor>& tensors) {
+  std::vector<Source> sources;
+  for (const at::Tensor& tensor : tensors) sources.push_back(operands.read_in_order(tensor));
+  return sources;
+}
+
+/// `rank`'s own may be what is read as the own-th.
+std::vector<Target> write_all(Operands& operands, const std::vector<at::Tensor>& tensors, int rank,
+                              std::optional<std::size_t> own) {
   std::vector<Target> targets;
-  for (const at::Tensor& tensor : tensors) {
-    check_contiguous(name, tensor);
-    targets.push_back(operands.write(tensor));
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const bool is_own = i == static_cast<std::size_t>(rank);
+    targets.push_back(operands.write_in_order(tensors[i], is_own ? own : std::nullopt));
   }
   return targets;
 }
 
-std::vector<Source> read_all(const char* name, Operands& operands,
-                             const std::vector<at::Tensor>& tensors) {
-  std::vector<Source> sources;
-  for (const at::Tensor& tensor : tensors) {
-    check_contiguous(name, tensor);
-    sources.push_back(operands.read(tensor));
-  }
-  return sources;
+/// `own` if the two begin at the same place: the operation may be in place then.
+std::optional<std::size_t> own_if(const void* a, const at::Tensor& b, std::size_t own) {
+  return a == address_of(b) ? std::optional(own) : std::nullopt;
 }
 
 /// One rank's parts of a tensor that is cut along its first dimension, in bytes; without sizes all
@@ -135,14 +143,12 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::allgather(TensorLists& outputs, Tens
                     outputs.size());
   check_count("all_gather", outputs[0].size(), size_);
   for (const at::Tensor& output : outputs[0]) check_dtype("all_gather", input, output);
-  check_contiguous("all_gather", input);
+  const at::Tensor& own = outputs[0][static_cast<std::size_t>(rank_)];
+  TORCH_CHECK_VALUE(own.numel() == input.numel(), "all_gather: expected an output of the input's ",
+                    input.numel(), " elements for this rank, got one of ", own.numel());
   Operands operands("all_gather");
-  const Source from = operands.read(input);
-  const std::vector<Target> to = write_all("all_gather", operands, outputs[0]);
-  const std::size_t own = to[static_cast<std::size_t>(rank_)].bytes;
-  TORCH_CHECK_VALUE(own == from.bytes, "all_gather: expected an output of the input's ",
-                    input.numel(), " elements for this rank, got one of ",
-                    outputs[0][static_cast<std::size_t>(rank_)].numel());
+  const Source from = operands.read_in_order(input);
+  const std::vector<Target> to = write_all(operands, outputs[0], rank_, own_if(from.data, own, 0));
   return launch({.name = "all_gather",
                  .type = OpType::ALLGATHER,
                  .timeout = options.timeout,
@@ -176,10 +182,10 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::allgather_into_tensor_coalesced(
         outputs[i].numel() == inputs[i].numel() * size_, kName,
         ": output tensor size must be equal to world_size times input tensor size: ", "expected ",
         inputs[i].numel() * size_, " elements, got ", outputs[i].numel());
-    check_contiguous(kName, inputs[i]);
-    check_contiguous(kName, outputs[i]);
-    const Source from = operands.read(inputs[i]);
-    const Target whole = operands.write(outputs[i]);
+    const Source from = operands.read_in_order(inputs[i]);
+    const bool in_place = from.data == place_of(rank_, outputs[i], from.bytes);
+    const Target whole =
+        operands.write_in_order(outputs[i], in_place ? std::optional(i) : std::nullopt);
     pairs.push_back({from, cut<Target>(whole, equal_parts(whole.bytes, size_))});
   }
   return launch({.name = kName,
@@ -214,9 +220,9 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::allgather_coalesced(
                         inputs[i].numel(), " elements, got ", list[i].numel());
       of_ranks.push_back(list[i]);
     }
-    check_contiguous(kName, inputs[i]);
-    const Source from = operands.read(inputs[i]);
-    sets.push_back({from, write_all(kName, operands, of_ranks)});
+    const Source from = operands.read_in_order(inputs[i]);
+    const at::Tensor& own = of_ranks[static_cast<std::size_t>(rank_)];
+    sets.push_back({from, write_all(operands, of_ranks, rank_, own_if(from.data, own, i))});
     flat.insert(flat.end(), of_ranks.begin(), of_ranks.end());
   }
   return launch({.name = kName,
@@ -238,14 +244,14 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::gather(TensorLists& outputs, Tensors
   TORCH_CHECK_VALUE(outputs.size() == (rank_ == root ? 1U : 0U),
                     "gather: requires one list of outputs on root and none elsewhere, got ",
                     outputs.size());
-  check_contiguous("gather", input);
   Operands operands("gather");
-  const Source from = operands.read(input);
+  const Source from = operands.read_in_order(input);
   std::vector<Target> to;
   if (rank_ == root) {
     check_count("gather", outputs[0].size(), size_);
     for (const at::Tensor& output : outputs[0]) check_dtype("gather", input, output);
-    to = write_all("gather", operands, outputs[0]);
+    const at::Tensor& own = outputs[0][static_cast<std::size_t>(root)];
+    to = write_all(operands, outputs[0], root, own_if(from.data, own, 0));
     TORCH_CHECK_VALUE(to[static_cast<std::size_t>(root)].bytes == from.bytes,
                       "gather: expected an output of the input's ", input.numel(),
                       " elements for this rank");
@@ -267,18 +273,19 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::scatter(Tensors& outputs, TensorList
   TORCH_CHECK_VALUE(inputs.size() == (rank_ == root ? 1U : 0U),
                     "scatter: requires one list of inputs on root and none elsewhere, got ",
                     inputs.size());
-  check_contiguous("scatter", output);
   Operands operands("scatter");
   std::vector<Source> from;
   if (rank_ == root) {
     check_count("scatter", inputs[0].size(), size_);
     for (const at::Tensor& input : inputs[0]) check_dtype("scatter", output, input);
-    from = read_all("scatter", operands, inputs[0]);
+    from = read_all(operands, inputs[0]);
     TORCH_CHECK_VALUE(from[static_cast<std::size_t>(root)].bytes == output.nbytes(),
                       "scatter: expected an input of the output's ", output.numel(),
                       " elements for this rank");
   }
-  const Target to = operands.write(output);
+  const auto own = static_cast<std::size_t>(rank_);
+  const Target to = operands.write_in_order(
+      output, rank_ == root ? own_if(from[own].data, output, own) : std::nullopt);
   return launch(
       {.name = "scatter", .type = OpType::SCATTER, .timeout = options.timeout, .outputs = outputs},
       operands, in_group([from, to, root](Transport& transport) {
@@ -292,13 +299,11 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::alltoall_base(at::Tensor& output, at
                                                           const c10d::AllToAllOptions& options) {
   constexpr const char* kName = "all_to_all_single";
   check_dtype(kName, input, output);
-  check_contiguous(kName, input);
-  check_contiguous(kName, output);
   const std::vector<std::size_t> sent = parts_of(kName, input, input_sizes, size_);
   const std::vector<std::size_t> got = parts_of(kName, output, output_sizes, size_);
   Operands operands(kName);
-  const std::vector<Source> from = cut<Source>(operands.read(input), sent);
-  const std::vector<Target> to = cut<Target>(operands.write(output), got);
+  const std::vector<Source> from = cut<Source>(operands.read_in_order(input), sent);
+  const std::vector<Target> to = cut<Target>(operands.write_in_order(output), got);
   check_own(kName, from, to, rank_);
   return launch({.name = kName,
                  .type = OpType::ALLTOALL_BASE,
@@ -314,8 +319,10 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::alltoall(Tensors& outputs, Tensors& 
   check_count("all_to_all", inputs.size(), size_);
   check_count("all_to_all", outputs.size(), size_);
   Operands operands("all_to_all");
-  const std::vector<Source> from = read_all("all_to_all", operands, inputs);
-  const std::vector<Target> to = write_all("all_to_all", operands, outputs);
+  const std::vector<Source> from = read_all(operands, inputs);
+  const auto own = static_cast<std::size_t>(rank_);
+  const std::vector<Target> to =
+      write_all(operands, outputs, rank_, own_if(from[own].data, outputs[own], own));
   check_own("all_to_all", from, to, rank_);
   return launch({.name = "all_to_all",
                  .type = OpType::ALLTOALL,

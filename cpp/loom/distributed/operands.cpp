@@ -2,13 +2,25 @@
 #include "loom/distributed/operands.h"
 
 #include "loom/backend/device_state.h"
+#include "loom/device/address.h"
 #include "loom/ops/launch/tensor_ref.h"
 
+#include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 
 namespace loom::distributed {
 
 namespace {
+
+using collectives::Source;
+using collectives::Target;
+
+bool overlap(const Source& a, const Source& b) {
+  const auto begin = [](const Source& memory) {
+    return reinterpret_cast<std::uintptr_t>(memory.data);
+  };
+  return begin(a) < begin(b) + b.bytes && begin(b) < begin(a) + a.bytes;
+}
 
 std::uint64_t layout_of(const at::Tensor& tensor) {
   if (tensor.is_contiguous()) return 0;
@@ -30,24 +42,41 @@ const at::Tensor& only(const char* name, const std::vector<at::Tensor>& tensors)
   return tensors.front();
 }
 
-void check_contiguous(const char* name, const at::Tensor& tensor) {
-  TORCH_CHECK_VALUE(tensor.is_contiguous(), name, ": Tensors must be contiguous");
+const std::byte* address_of(const at::Tensor& tensor) {
+  const void* const address = tensor.const_data_ptr();
+  return static_cast<const std::byte*>(tensor.is_cpu() ? address : host_address(address));
 }
 
-collectives::Source Operands::read(const at::Tensor& tensor) {
-  const collectives::Target memory = add(tensor, AccessKind::kRead);
+Source Operands::read(const at::Tensor& tensor) {
+  const Target memory = add(tensor, AccessKind::kRead);
   return {memory.data, memory.bytes};
 }
 
-collectives::Target Operands::write(const at::Tensor& tensor) {
-  return add(tensor, AccessKind::kReplace);
+Target Operands::write(const at::Tensor& tensor) { return add(tensor, AccessKind::kReplace); }
+
+Target Operands::update(const at::Tensor& tensor) { return add(tensor, AccessKind::kUpdate); }
+
+Source Operands::read_in_order(const at::Tensor& tensor) {
+  check(tensor);
+  return read_in_order_.emplace_back(read(tensor.contiguous()));
 }
 
-collectives::Target Operands::update(const at::Tensor& tensor) {
-  return add(tensor, AccessKind::kUpdate);
+Target Operands::write_in_order(const at::Tensor& tensor, std::optional<std::size_t> own) {
+  check(tensor);
+  bool apart = tensor.is_contiguous();
+  if (apart) {
+    const Source memory{address_of(tensor), tensor.nbytes()};
+    for (std::size_t i = 0; i < read_in_order_.size(); ++i) {
+      apart = apart && (i == own || !overlap(memory, read_in_order_[i]));
+    }
+  }
+  if (apart) return write(tensor);
+  at::Tensor contiguous = at::empty(tensor.sizes(), tensor.options());
+  copies_.push_back({tensor, contiguous});
+  return write(contiguous);
 }
 
-collectives::Target Operands::add(const at::Tensor& tensor, AccessKind kind) {
+void Operands::check(const at::Tensor& tensor) const {
   TORCH_CHECK_VALUE(tensor.defined() && tensor.layout() == c10::kStrided, name_,
                     ": expected dense tensors, got ",
                     tensor.defined() ? "a sparse one" : "an undefined one");
@@ -56,7 +85,12 @@ collectives::Target Operands::add(const at::Tensor& tensor, AccessKind kind) {
                     ": expected tensors on loom or cpu, got one on ", device);
   TORCH_CHECK_VALUE(!device_ || *device_ == device, name_, ": expected tensors on one device, got ",
                     *device_, " and ", device);
+}
+
+Target Operands::add(const at::Tensor& tensor, AccessKind kind) {
+  check(tensor);
   TORCH_CHECK_VALUE(tensor.is_non_overlapping_and_dense(), name_, ": Tensors must be contiguous");
+  const c10::Device device = tensor.device();
   device_ = device;
   const bool writes = kind != AccessKind::kRead;
   const ops::TensorRef ref =

@@ -2,7 +2,7 @@
 #pragma once
 
 // The tensors of an operation with other ranks: all on one device of loom, or all on the cpu. They
-// are seen as memory, so they must be dense. Thread: made by the caller's; read by the worker.
+// are seen as memory. Thread: made by the caller's; read by the worker.
 
 #include "loom/collectives/algorithms.h"
 #include "loom/device/command_buffer.h"
@@ -20,12 +20,15 @@ namespace loom::distributed {
 // Throw: c10::ValueError.
 /// The one tensor of a list that may hold no others.
 [[nodiscard]] const at::Tensor& only(const char* name, const std::vector<at::Tensor>& tensors);
-void check_contiguous(const char* name, const at::Tensor& tensor);
+
+/// Where a worker finds the first element.
+[[nodiscard]] const std::byte* address_of(const at::Tensor& tensor);
 
 class Operands {
  public:
   explicit Operands(const char* name) : name_(name) {}
 
+  // Elements that meet by their place in memory, whatever their index is.
   // Throw: c10::ValueError / Error for a tensor that is not dense, not strided, or on another
   // device than those before.
   [[nodiscard]] collectives::Source read(const at::Tensor& tensor);
@@ -33,6 +36,19 @@ class Operands {
   [[nodiscard]] collectives::Target write(const at::Tensor& tensor);
   /// What is written depends on what it held, or it may not be written.
   [[nodiscard]] collectives::Target update(const at::Tensor& tensor);
+
+  // Elements that meet by their index, in tensors of any strides: through copies, where memory is
+  // in another order. Throw: as read().
+  [[nodiscard]] collectives::Source read_in_order(const at::Tensor& tensor);
+  /// Nor is memory overwritten that a call of read_in_order() before has read. Of the own-th one it
+  /// is known that the operation may write in its place.
+  [[nodiscard]] collectives::Target write_in_order(const at::Tensor& tensor,
+                                                   std::optional<std::size_t> own = std::nullopt);
+  struct Copy {
+    at::Tensor to, from;
+  };
+  /// To be made once the operation has ended.
+  [[nodiscard]] const std::vector<Copy>& copies() const noexcept { return copies_; }
 
   /// Of the tensors; none before the first.
   [[nodiscard]] std::optional<c10::Device> device() const noexcept { return device_; }
@@ -48,12 +64,15 @@ class Operands {
   [[nodiscard]] std::uint64_t layout() const noexcept { return layout_; }
 
  private:
+  void check(const at::Tensor& tensor) const;
   collectives::Target add(const at::Tensor& tensor, AccessKind kind);
 
   const char* name_;
   std::optional<c10::Device> device_;
   AccessList accesses_;
   std::vector<at::Tensor> tensors_, inputs_;
+  std::vector<collectives::Source> read_in_order_;
+  std::vector<Copy> copies_;
   std::size_t bytes_ = 0;
   std::uint64_t layout_ = 0;
 };

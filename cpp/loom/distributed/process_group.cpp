@@ -11,6 +11,7 @@
 #include "loom/device/open_wait.h"
 #include "loom/device/queue.h"
 
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/record_function.h>
 #include <c10/util/Exception.h>
@@ -96,10 +97,29 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::launch(const Call& call, const Opera
   if (record.isActive()) begin_record(record, call.name, operands);
   const bool on_device = operands.device() && !operands.device()->is_cpu();
   const c10::DeviceIndex index = on_device ? operands.device()->index() : current_device();
-  Queue& current = current_queue(index);
-  current.check_not_captured(call.name, "other ranks take part in it");
+  current_queue(index).check_not_captured(call.name, "other ranks take part in it");
   host_tensors_->release_ended();
-  MutexLock lock(mutex_);
+  WorkPtr work;
+  {
+    MutexLock lock(mutex_);
+    work = submit(call, operands, std::move(body), index, on_device);
+  }
+  if (!on_device && !operands.copies().empty()) {
+    work->wait();
+    copy_results(operands);
+  }
+  return work;
+}
+
+void ProcessGroupLccl::copy_results(const Operands& operands) {
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  for (const auto& [to, from] : operands.copies()) to.copy_(from);
+}
+
+ProcessGroupLccl::WorkPtr ProcessGroupLccl::submit(const Call& call, const Operands& operands,
+                                                   Body body, c10::DeviceIndex index,
+                                                   bool on_device) {
+  Queue& current = current_queue(index);
   TORCH_CHECK(!left_, "lccl: ", call.name, ": the process group has been shut down");
   engine_->check_alive(call.name);
   Queue& queue = queue_of(call, index);
@@ -118,13 +138,21 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::launch(const Call& call, const Opera
   // Also for tensors of the cpu, which hold what a queued copy to them writes: in the order of the
   // calls.
   wait_for_all_of(queue, current);
-  const std::uint64_t position = queue.submit(
+  std::uint64_t position = queue.submit(
       call.name,
       Command(engine_, completion, operation, timeout_ns, operands.accesses(), std::move(body)));
   ++next_number;  // not if one of those has thrown
   if (on_device) {
     for (const at::Tensor& tensor : operands.tensors()) {
       record_queue(tensor.storage().data_ptr(), queue);
+    }
+    for (const Operands::Copy& copy : operands.copies()) {
+      record_queue(copy.to.storage().data_ptr(), queue);
+    }
+    if (!operands.copies().empty()) {
+      const StreamGuard guard(stream_of(queue));
+      copy_results(operands);
+      position = queue.seal();
     }
   } else if (!operands.tensors().empty()) {
     host_tensors_->keep(completion, operands.tensors());

@@ -138,6 +138,10 @@ class LOOM_API ProcessGroupLccl final : public c10d::Backend {
   using Body = Command::Body;
 
   WorkPtr launch(const Call& call, const Operands& operands, Body body);
+  WorkPtr submit(const Call& call, const Operands& operands, Body body, c10::DeviceIndex index,
+                 bool on_device) LOOM_REQUIRES(mutex_);
+  /// On the current stream.
+  static void copy_results(const Operands& operands);
   Queue& queue_of(const Call& call, int device) LOOM_REQUIRES(mutex_);
   WorkPtr make_work(const Call& call, std::uint64_t number, std::vector<WorkLccl::Part> parts,
                     bool on_host) LOOM_REQUIRES(mutex_);

@@ -7,6 +7,8 @@
 
 #include <c10/util/Exception.h>
 
+#include <optional>
+
 namespace loom::distributed {
 namespace {
 
@@ -96,15 +98,15 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::reduce_scatter(
     TORCH_CHECK_TYPE(input.scalar_type() == output.scalar_type(),
                      "reduce_scatter: expected tensors of one dtype, got ", input.scalar_type(),
                      " and ", output.scalar_type());
-    check_contiguous("reduce_scatter", input);
-    from.push_back(operands.read(as_elements(input)));
+    from.push_back(operands.read_in_order(as_elements(input)));
   }
-  check_contiguous("reduce_scatter", output);
-  TORCH_CHECK_VALUE(from[static_cast<std::size_t>(rank_)].bytes == output.nbytes(),
+  const auto own = static_cast<std::size_t>(rank_);
+  TORCH_CHECK_VALUE(inputs[0][own].numel() == output.numel(),
                     "reduce_scatter: expected an input of the output's ", output.numel(),
-                    " elements for this rank, got one of ",
-                    inputs[0][static_cast<std::size_t>(rank_)].numel());
-  const Target to = operands.write(as_elements(output));
+                    " elements for this rank, got one of ", inputs[0][own].numel());
+  const bool in_place = from[own].data == address_of(output);
+  const Target to = operands.write_in_order(as_elements(output),
+                                            in_place ? std::optional(own) : std::nullopt);
   return launch({.name = "reduce_scatter",
                  .type = OpType::REDUCE_SCATTER,
                  .timeout = options.timeout,
@@ -141,15 +143,15 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::reduce_scatter_tensor_coalesced(
     TORCH_CHECK_VALUE(input.numel() == output.numel() * size_, kName,
                       ": input tensor must be the same size as output size times world size: ",
                       "expected ", output.numel() * size_, " elements, got ", input.numel());
-    check_contiguous(kName, input);
-    check_contiguous(kName, output);
-    const Source whole = operands.read(as_elements(input));
-    const Target to = operands.write(as_elements(output));
+    const Source whole = operands.read_in_order(as_elements(input));
+    const std::size_t bytes = whole.bytes / static_cast<std::size_t>(size_);
     std::vector<Source> from;
-    for (int rank = 0; rank < size_; ++rank) {
-      const auto begin = static_cast<std::size_t>(rank) * to.bytes;
-      from.push_back({static_cast<const std::byte*>(whole.data) + begin, to.bytes});
+    for (std::size_t begin = 0; from.size() < static_cast<std::size_t>(size_); begin += bytes) {
+      from.push_back({static_cast<const std::byte*>(whole.data) + begin, bytes});
     }
+    const bool in_place = from[static_cast<std::size_t>(rank_)].data == address_of(output);
+    const Target to = operands.write_in_order(as_elements(output),
+                                              in_place ? std::optional(i) : std::nullopt);
     parts.push_back(
         {std::move(from), to, combination_of(kName, options.reduceOp, output.scalar_type())});
   }

@@ -41,9 +41,11 @@ WorkLccl::WorkLccl(std::shared_ptr<Engine> engine, c10d::OpType type, std::uint6
       results_(results),
       host_tensors_(std::move(host_tensors)) {}
 
+// What is copied behind the operation is part of it.
 bool WorkLccl::isCompleted() {
-  return std::all_of(parts_.begin(), parts_.end(),
-                     [](const Part& part) { return part.completion->ended(); });
+  return std::all_of(parts_.begin(), parts_.end(), [](const Part& part) {
+    return part.completion->ended() && part.queue->timeline().reached(part.position);
+  });
 }
 
 bool WorkLccl::isSuccess() const {
