@@ -156,15 +156,10 @@ def aborted() -> str:
     if dist.get_rank() == 1:
         group.abort()
         return "rank 1 has aborted the group"
-    x = torch.ones(10, device="loom")
-    try:
-        dist.all_reduce(x)
-        x.cpu()
-    except dist.DistBackendError as error:
-        with pytest.raises(dist.DistBackendError, match="the group has ended"):
-            dist.all_reduce(torch.ones(10, device="loom"))
-        return str(error)
-    return "no error"
+    text = error_of(torch.ones(10, device="loom"))
+    with pytest.raises(dist.DistBackendError, match="the group has ended"):
+        dist.all_reduce(torch.ones(10, device="loom"))
+    return text
 
 
 @on_hosts
@@ -261,17 +256,22 @@ def test_an_error_is_told_once(hosts: str) -> None:
         pool.run(told_once)
 
 
+def error_of(x: torch.Tensor, reduction: Any = dist.ReduceOp.SUM, group: Any = None) -> str:
+    """What all_reduce() raises sooner or later, or nothing."""
+    try:
+        dist.all_reduce(x, reduction, group)
+        x.cpu()
+    except (RuntimeError, IndexError) as error:
+        return str(error)
+    return ""
+
+
 def bad_values() -> str:
     """What one rank cannot compute is an error on all, at once."""
     x = torch.zeros(4, device="loom")
     if dist.get_rank() == 1:
         x = x[torch.tensor([9], device="loom")].sum().expand(4).contiguous()
-    try:
-        dist.all_reduce(x)
-        x.cpu()
-    except (RuntimeError, IndexError) as error:
-        return str(error)
-    return "no error"
+    return error_of(x)
 
 
 @queued_only
@@ -284,40 +284,40 @@ def test_a_rank_that_cannot_compute_its_part(hosts: str) -> None:
         assert "out of bounds" in second
 
 
-def different() -> str:
-    x = torch.ones(10 + dist.get_rank(), device="loom")
-    try:
-        dist.all_reduce(x)
-        x.cpu()
-    except dist.DistBackendError as error:
-        return str(error)
-    return "no error"
+DIFFERENCES = {
+    "size": "expected the same operations with the same sizes",
+    "strides": "expected tensors with the same strides",
+    "dtype": "expected the same dtypes, reductions and factors",
+    "reduction": "expected the same dtypes, reductions and factors",
+    "factor": "expected the same dtypes, reductions and factors",
+}
+
+
+def differ(what: str) -> str:
+    """Rank 1 does something else than the others."""
+    group = dist.new_group(backend="lccl")
+    is_other = dist.get_rank() == 1
+    x = torch.ones(4, 6, device="loom", dtype=torch.bfloat16)
+    reduction: Any = dist.ReduceOp.SUM
+    if what == "size" and is_other:
+        x = torch.ones(4, 7, device="loom", dtype=torch.bfloat16)
+    elif what == "strides" and is_other:
+        x = torch.ones(6, 4, device="loom", dtype=torch.bfloat16).t()
+    elif what == "dtype" and is_other:
+        x = x.half()
+    elif what == "reduction" and is_other:
+        reduction = dist.ReduceOp.MAX
+    elif what == "factor":
+        reduction = dist._make_nccl_premul_sum(0.25 if is_other else 0.5)
+    return error_of(x, reduction, group)
 
 
 @on_hosts_slowly
 def test_ranks_that_differ(hosts: str) -> None:
     with pool_of(hosts) as pool:
-        for text in pool.run(different):
-            assert "expected the same operations with the same sizes" in text
-
-
-def different_strides() -> str:
-    x = torch.ones(4, 6, device="loom")
-    if dist.get_rank() == 1:
-        x = torch.ones(6, 4, device="loom").t()
-    try:
-        dist.all_reduce(x)
-        x.cpu()
-    except dist.DistBackendError as error:
-        return str(error)
-    return "no error"
-
-
-@on_hosts_slowly
-def test_strides_that_differ(hosts: str) -> None:
-    with pool_of(hosts) as pool:
-        for text in pool.run(different_strides):
-            assert "expected tensors with the same strides on all ranks" in text
+        for what, expected in DIFFERENCES.items():
+            for text in pool.run(differ, what):
+                assert expected in text, what
 
 
 @queued_only

@@ -8,6 +8,7 @@
 
 #include "loom/simd/versions.h"
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -45,6 +46,13 @@ struct Combination {
   Reduction reduction = Reduction::kSum;
   double factor = 1;  ///< of kScaledSum
 };
+
+/// A number that tells ways to combine apart.
+[[nodiscard]] inline std::uint64_t number_of(const Combination& how) noexcept {
+  const auto factor = std::bit_cast<std::uint64_t>(how.factor) * 1099511628211U;
+  return factor ^ (static_cast<std::uint64_t>(how.element) << 8 |
+                   static_cast<std::uint64_t>(how.reduction) << 1 | 1U);
+}
 
 /// Bytes of one element.
 [[nodiscard]] constexpr std::size_t size_of(Element element) noexcept {

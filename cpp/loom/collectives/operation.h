@@ -17,6 +17,7 @@ struct Operation {
   std::int64_t deadline_ns = INT64_MAX;  ///< of the steady clock
   std::uint64_t bytes = 0;               ///< of the tensors, where these are as many on all ranks
   std::uint64_t layout = 0;              ///< of those, in a number: 0 when all are contiguous
+  std::uint64_t combination = 0;         ///< how elements are combined, in a number; 0 if not
   [[nodiscard]] std::string text() const { return detail::concat(name, " (number ", number, ")"); }
 };
 

@@ -22,8 +22,9 @@ struct Header {
   std::uint64_t number;
   std::uint64_t bytes;      ///< of the message
   std::uint64_t all_bytes;  ///< of the operation
-  std::uint64_t layout;     ///< of the operation
-  char name[kUnit - 32];    ///< of the operation, ends with a zero
+  std::uint64_t layout;     ///< of the operation, as the next two
+  std::uint64_t combination;
+  char name[kUnit - 40];  ///< ends with a zero
 };
 static_assert(sizeof(Header) == kUnit);
 
@@ -69,7 +70,8 @@ bool RingTransport::pump(int peer) {
     if (ring.room() < header + to_units(piece)) break;
     std::byte* to = ring.writable();
     if (header != 0) {
-      Header head{operation_.number, message.whole, operation_.bytes, operation_.layout, {}};
+      Header head{operation_.number, message.whole,          operation_.bytes,
+                  operation_.layout, operation_.combination, {}};
       std::strncpy(head.name, operation_.name, sizeof(head.name) - 1);
       std::memcpy(to, &head, sizeof(head));
       to += sizeof(head);
@@ -121,15 +123,23 @@ void RingTransport::read_header(int peer, const Incoming& message) {
   const bool same = head.number == operation_.number && head.bytes == message.whole &&
                     head.all_bytes == operation_.bytes &&
                     std::strncmp(head.name, operation_.name, sizeof(head.name) - 1) == 0;
-  if (same && head.layout == operation_.layout) return ring.release(sizeof(head));
-  const std::string why =
-      same ? loom::detail::concat("expected tensors with the same strides on all ranks, got others",
-                                  " on rank ", rank(), " than on rank ", peer)
-           : loom::detail::concat(
-                 "expected the same operations with the same sizes on all ranks, got ",
-                 operation_.text(), " of ", operation_.bytes, " bytes, with ", message.whole,
-                 " to come, on rank ", rank(), ", and ", head.name, " (number ", head.number,
-                 ") of ", head.all_bytes, " bytes, with ", head.bytes, " to come, on rank ", peer);
+  const bool same_layout = head.layout == operation_.layout;
+  if (same && same_layout && head.combination == operation_.combination) {
+    return ring.release(sizeof(head));
+  }
+  const std::string ranks = loom::detail::concat(" on rank ", rank(), " than on rank ", peer);
+  std::string why;
+  if (!same) {
+    why = loom::detail::concat(
+        "expected the same operations with the same sizes on all ranks, got ", operation_.text(),
+        " of ", operation_.bytes, " bytes, with ", message.whole, " to come, on rank ", rank(),
+        ", and ", head.name, " (number ", head.number, ") of ", head.all_bytes, " bytes, with ",
+        head.bytes, " to come, on rank ", peer);
+  } else if (!same_layout) {
+    why = "expected tensors with the same strides on all ranks, got others" + ranks;
+  } else {
+    why = "expected the same dtypes, reductions and factors on all ranks, got others" + ranks;
+  }
   member_->abort(same ? loom::detail::concat("in ", operation_.text(), ": ", why) : why);
   throw PeerError(PeerError::Cause::kMismatch, loom::detail::concat(operation_.text(), ": ", why));
 }

@@ -50,6 +50,13 @@ class Operands {
   /// To be made once the operation has ended.
   [[nodiscard]] const std::vector<Copy>& copies() const noexcept { return copies_; }
 
+  /// Says how elements are combined, which ranks must agree on.
+  void combine(const collectives::Combination& how) noexcept {
+    combination_ = combination_ * 31 + collectives::number_of(how);
+  }
+  /// All of that in a number.
+  [[nodiscard]] std::uint64_t combination() const noexcept { return combination_; }
+
   /// Of the tensors; none before the first.
   [[nodiscard]] std::optional<c10::Device> device() const noexcept { return device_; }
   [[nodiscard]] const AccessList& accesses() const noexcept { return accesses_; }
@@ -74,7 +81,7 @@ class Operands {
   std::vector<collectives::Source> read_in_order_;
   std::vector<Copy> copies_;
   std::size_t bytes_ = 0;
-  std::uint64_t layout_ = 0;
+  std::uint64_t layout_ = 0, combination_ = 0;
 };
 
 }  // namespace loom::distributed

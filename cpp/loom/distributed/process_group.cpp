@@ -131,6 +131,7 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::submit(const Call& call, const Opera
           .count();
   auto completion = std::make_shared<Completion>();
   collectives::Operation operation{call.name, number};
+  operation.combination = operands.combination();
   if (call.same_bytes) {
     operation.bytes = operands.bytes();
     operation.layout = operands.layout();

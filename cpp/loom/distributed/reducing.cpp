@@ -43,6 +43,7 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::allreduce_coalesced(
   std::vector<Part> parts;
   for (const at::Tensor& tensor : tensors) {
     const Combination how = combination_of("all_reduce", options.reduceOp, tensor.scalar_type());
+    operands.combine(how);
     parts.push_back({operands.update(as_elements(tensor)), how});
   }
   return launch({.name = "all_reduce",
@@ -66,6 +67,7 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::reduce(Tensors& tensors,
   const int root = static_cast<int>(options.rootRank);
   const Combination how = combination_of("reduce", options.reduceOp, tensor.scalar_type());
   Operands operands("reduce");
+  operands.combine(how);
   const at::Tensor elements = as_elements(tensor);
   Source from;
   Target to;
@@ -93,6 +95,7 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::reduce_scatter(
                     "reduce_scatter: expected a tensor for each of ", size_, " ranks");
   const Combination how = combination_of("reduce_scatter", options.reduceOp, output.scalar_type());
   Operands operands("reduce_scatter");
+  operands.combine(how);
   std::vector<Source> from;
   for (const at::Tensor& input : inputs[0]) {
     TORCH_CHECK_TYPE(input.scalar_type() == output.scalar_type(),
@@ -105,8 +108,8 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::reduce_scatter(
                     "reduce_scatter: expected an input of the output's ", output.numel(),
                     " elements for this rank, got one of ", inputs[0][own].numel());
   const bool in_place = from[own].data == address_of(output);
-  const Target to = operands.write_in_order(as_elements(output),
-                                            in_place ? std::optional(own) : std::nullopt);
+  const Target to =
+      operands.write_in_order(as_elements(output), in_place ? std::optional(own) : std::nullopt);
   return launch({.name = "reduce_scatter",
                  .type = OpType::REDUCE_SCATTER,
                  .timeout = options.timeout,
@@ -150,10 +153,11 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::reduce_scatter_tensor_coalesced(
       from.push_back({static_cast<const std::byte*>(whole.data) + begin, bytes});
     }
     const bool in_place = from[static_cast<std::size_t>(rank_)].data == address_of(output);
-    const Target to = operands.write_in_order(as_elements(output),
-                                              in_place ? std::optional(i) : std::nullopt);
-    parts.push_back(
-        {std::move(from), to, combination_of(kName, options.reduceOp, output.scalar_type())});
+    const Target to =
+        operands.write_in_order(as_elements(output), in_place ? std::optional(i) : std::nullopt);
+    const Combination how = combination_of(kName, options.reduceOp, output.scalar_type());
+    operands.combine(how);
+    parts.push_back({std::move(from), to, how});
   }
   return launch({.name = kName,
                  .type = OpType::_REDUCE_SCATTER_BASE,
