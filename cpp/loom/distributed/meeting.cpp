@@ -86,16 +86,24 @@ std::shared_ptr<collectives::Member> Meeting::meet() {
 void Meeting::serve(collectives::SegmentServer& server, const std::vector<int>& neighbours) {
   constexpr std::int64_t kLookNs = 50'000'000;
   store_->set(key("segment", rank_), server.name());
-  std::size_t served = 1;
-  for (const int peer : neighbours) {
-    if (peer == rank_) continue;
-    while (!store_->check({key(loom::detail::concat("segment/", rank_), peer)})) {
-      TORCH_CHECK_WITH(DistBackendError, now_ns() < deadline_ns_, "lccl: expected rank ", peer,
-                       " to come before the timeout, got ", served, " of ", neighbours.size(),
-                       " ranks");
-      if (server.serve_one(now_ns() + kLookNs)) ++served;
+  const std::string what = loom::detail::concat("segment/", rank_);
+  std::vector<int> others = neighbours;
+  std::erase(others, rank_);
+  std::size_t served = 0;
+  const auto has_said = [&](int peer) { return store_->check({key(what, peer)}); };
+  while (served < others.size()) {
+    if (server.serve_one(now_ns() + kLookNs)) {
+      ++served;
+      continue;
     }
+    // Who cannot come says so.
+    const auto awaited = std::find_if_not(others.begin(), others.end(), has_said);
+    if (awaited == others.end()) return;
+    TORCH_CHECK_WITH(DistBackendError, now_ns() < deadline_ns_, "lccl: expected rank ", *awaited,
+                     " to come before the timeout, got ", served + 1, " of ", neighbours.size(),
+                     " ranks");
   }
+  for (const int peer : others) static_cast<void>(get(what, peer));
 }
 
 std::optional<collectives::Descriptor> Meeting::request(int leader, std::vector<int>& neighbours) {
