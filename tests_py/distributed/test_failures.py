@@ -321,7 +321,7 @@ def test_ranks_that_differ(hosts: str) -> None:
 
 
 @queued_only
-def test_a_wait_with_a_timeout_sees_signals(check: Any) -> None:
+def test_waits_on_the_host_see_signals(check: Any) -> None:
     check(
         """
         import os, signal, tempfile, threading
@@ -331,18 +331,23 @@ def test_a_wait_with_a_timeout_sees_signals(check: Any) -> None:
 
         file = dist.FileStore(tempfile.mktemp(), 1)
         dist.init_process_group("loom:lccl", store=file, rank=0, world_size=1)
-        x = torch.ones(10, device="loom")
-        torch.loom.synchronize()
-        hold = torch_loom._C._Hold(0, 60.0)
-        work = dist.all_reduce(x, async_op=True)
-        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
-        try:
-            work.wait(timedelta(seconds=20))
-        except KeyboardInterrupt:
-            hold.release()
-            assert x.tolist() == [1.0] * 10
-        else:
-            raise AssertionError("no interrupt")
+        waits = (
+            lambda work: work.wait(timedelta(seconds=20)),
+            lambda work: work.get_future_result().wait(),
+        )
+        for wait in waits:
+            x = torch.ones(10, device="loom")
+            torch.loom.synchronize()
+            hold = torch_loom._C._Hold(0, 60.0)
+            work = dist.all_reduce(x, async_op=True)
+            threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+            try:
+                wait(work)
+            except KeyboardInterrupt:
+                hold.release()
+                assert x.tolist() == [1.0] * 10
+            else:
+                raise AssertionError("no interrupt")
         """
     )
 

@@ -178,7 +178,7 @@ c10::intrusive_ptr<c10::ivalue::Future> WorkLccl::getFuture() {
 
 c10::intrusive_ptr<c10::ivalue::Future> WorkLccl::getFutureResult() {
   auto future = c10::make_intrusive<c10::ivalue::Future>(c10::IntType::get());
-  for (const Part& part : parts_) part.queue->timeline().wait(part.position);
+  wait_for_parts();
   const bool failed = exception() != nullptr;
   future->markCompleted(
       static_cast<std::int64_t>(failed ? c10d::WorkResult::COMM_ERROR : c10d::WorkResult::SUCCESS));
