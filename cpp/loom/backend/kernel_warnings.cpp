@@ -108,8 +108,10 @@ void give_kernel_warnings() {
 }
 
 c10::WarningHandler& kernel_warning_handler() noexcept {
-  static Keeper handler;  // has no state: all threads may use it
-  return handler;
+  // Has no state: all threads may use it. Leaked, too: registering a destructor takes a lock that a
+  // child would find locked for ever which is forked while a thread starts.
+  static auto* const handler = new Keeper;
+  return *handler;
 }
 
 }  // namespace loom
