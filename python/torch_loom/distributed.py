@@ -7,6 +7,7 @@ in stream order; an error of one ends the group on all ranks, and says which ran
 """
 
 import copy
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -47,13 +48,31 @@ def recent_operations(group: dist.ProcessGroup | None = None) -> list[dict[str, 
     group = group or dist.group.WORLD
     if group is None:
         raise RuntimeError("recent_operations(): expected a process group, got none")
-    backend: Any = group._get_backend(torch.device("loom"))
-    if not hasattr(backend, "_records"):
+    backend = _lccl_of(group)
+    if backend is None:
         raise RuntimeError(
-            f"recent_operations(): expected a group whose backend for loom is lccl, got {backend}"
+            "recent_operations(): expected a group whose backend for loom is lccl, got "
+            f"{group._get_backend(torch.device('loom'))}"
         )
     records: list[dict[str, Any]] = backend._records()
     return records
+
+
+def set_timeout(group: dist.ProcessGroup, timeout: timedelta) -> bool:
+    """Set the timeout of a group's operations. Returns False if it has no lccl."""
+    backend = _lccl_of(group)
+    if backend is None:
+        return False
+    backend.set_timeout(timeout)
+    return True
+
+
+def _lccl_of(group: dist.ProcessGroup) -> Any:
+    if torch.device("loom") not in group._device_types:
+        return None
+    backend: Any = group._get_backend(torch.device("loom"))
+    backend = getattr(backend, "wrapped_pg", backend)  # TORCH_DISTRIBUTED_DEBUG=DETAIL
+    return backend if hasattr(backend, "_records") else None
 
 
 def _create(group: Any, options: Any) -> Any:

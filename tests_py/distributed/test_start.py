@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -175,6 +176,46 @@ def defaults() -> None:
 
 def test_defaults(pair: RankPool) -> None:
     pair.run(defaults)
+
+
+def new_timeout() -> None:
+    set_timeout = dist.distributed_c10d._set_pg_timeout
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # torch knows its own backends only, and says so
+        set_timeout(timedelta(seconds=70))
+        for device in ("cpu", "loom"):
+            backend: Any = dist.group.WORLD._get_backend(torch.device(device))
+            assert backend.options._timeout == timedelta(seconds=70)
+        group = dist.new_group(backend="lccl")
+        set_timeout(timedelta(seconds=0.5), group)
+    if dist.get_rank() == 0:
+        with pytest.raises(dist.DistBackendError, match="the timeout is over"):
+            dist.all_reduce(torch.ones(3), group=group)
+    dist.barrier()
+
+
+def test_new_timeout(pair: RankPool) -> None:
+    pair.run(new_timeout)
+    pair.run(restore_timeout)
+
+
+def restore_timeout() -> None:
+    dist.distributed_c10d._set_pg_timeout(timedelta(seconds=60))
+
+
+def last_operation() -> None:
+    from torch_loom.distributed import recent_operations
+
+    dist.all_reduce(torch.ones(8, device="loom"))
+    assert recent_operations()[-1]["name"] == "all_reduce"
+
+
+def test_recent_operations_of_a_wrapped_group() -> None:
+    pool = RankPool(2, TORCH_DISTRIBUTED_DEBUG="DETAIL")
+    try:
+        pool.run(last_operation)
+    finally:
+        pool.close()
 
 
 def alone_in_a_group() -> None:

@@ -61,6 +61,7 @@ ProcessGroupLccl::ProcessGroupLccl(const Ptr<c10d::Store>& store, int rank, int 
 ProcessGroupLccl::~ProcessGroupLccl() { leave(); }
 
 void ProcessGroupLccl::setTimeout(std::chrono::milliseconds timeout) {
+  MutexLock lock(mutex_);
   options_->timeout = timeout;
 }
 

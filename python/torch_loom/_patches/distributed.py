@@ -16,6 +16,7 @@ def apply() -> None:
     distributed.register()
     _patch_default_backends()
     _patch_groups()
+    _patch_timeouts()
     _patch_bfloat16_hooks()
 
 
@@ -60,6 +61,32 @@ def _gloo_beside_lccl(group: Any) -> Any:
         return None
     ours, other = (group._get_backend(torch.device(device)) for device in ("loom", "cpu"))
     return other if ours.name() == "lccl" and other.name() == "gloo" else None
+
+
+def _patch_timeouts() -> None:
+    # torch sets those of its own backends only.
+    from torch.distributed import distributed_c10d as c10d
+
+    from torch_loom import distributed
+
+    original = c10d._set_pg_timeout
+
+    @functools.wraps(original)
+    def set_pg_timeout(timeout: Any, group: Any = None) -> None:
+        chosen = c10d._get_default_group() if group is None else group
+        is_ours = isinstance(chosen, c10d.ProcessGroup) and distributed.set_timeout(chosen, timeout)
+        # Where nothing is left for torch it warns.
+        if not is_ours or _has_gloo(chosen):
+            original(timeout, group)
+
+    c10d._set_pg_timeout = set_pg_timeout
+
+
+def _has_gloo(group: Any) -> bool:
+    from torch.distributed import distributed_c10d as c10d
+
+    backends = [group._get_backend(device) for device in group._device_types]
+    return c10d.is_gloo_available() and any(isinstance(b, c10d.ProcessGroupGloo) for b in backends)
 
 
 def _patch_bfloat16_hooks() -> None:
