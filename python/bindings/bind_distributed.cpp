@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "loom/distributed/flight_recorder.h"
 #include "loom/distributed/network.h"
 #include "loom/distributed/process_group.h"
 
@@ -19,7 +20,9 @@ namespace {
 
 namespace py = pybind11;
 using distributed::Completion;
+using distributed::FlightRecorder;
 using distributed::ProcessGroupLccl;
+using distributed::Recorded;
 using Options = ProcessGroupLccl::Options;
 
 const char* name_of(Completion::State state) {
@@ -41,18 +44,14 @@ c10::intrusive_ptr<Options> copy_of(const Options& options) {
 
 py::list records_of(const ProcessGroupLccl& group) {
   py::list all;
-  std::vector<ProcessGroupLccl::Record> records;
-  {
-    const py::gil_scoped_release released;  // whoever has the group's lock may wait for the GIL
-    records = group.records();
-  }
-  for (const ProcessGroupLccl::Record& record : records) {
+  for (const Recorded& record : FlightRecorder::instance().operations_of(group)) {
+    const Completion::State state = record.completion->state();
     py::dict entry;
     entry["name"] = record.name;
     entry["number"] = record.number;
     entry["bytes"] = record.bytes;
-    entry["state"] = name_of(record.state);
-    entry["error"] = record.why;
+    entry["state"] = name_of(state);
+    entry["error"] = state == Completion::kFailed ? record.completion->why() : "";
     all.append(std::move(entry));
   }
   return all;
@@ -91,6 +90,7 @@ void set_network_factory(const py::function& make) {
 
 void bind_distributed(py::module_& module) {
   module.def("_set_network_factory", &set_network_factory);
+  module.def("_flight_record", [] { return py::bytes(FlightRecorder::instance().dump()); });
   module.def("_bind_distributed", [module]() mutable {
     if (!py::hasattr(module, "_ProcessGroupLccl")) bind_process_group(module);
   });

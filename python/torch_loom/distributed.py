@@ -15,7 +15,7 @@ import torch.distributed as dist
 
 from . import _C
 
-__all__ = ["recent_operations"]
+__all__ = ["flight_record", "recent_operations"]
 
 
 def register() -> None:
@@ -56,6 +56,19 @@ def recent_operations(group: dist.ProcessGroup | None = None) -> list[dict[str, 
         )
     records: list[dict[str, Any]] = backend._records()
     return records
+
+
+def flight_record() -> bytes:
+    """Tell of the last operations of all groups of this process as PyTorch's flight recorder does.
+
+    Written to files that end with the rank, one for each, the records are compared by
+    ``torchfrtrace``. When a group has failed that happens by itself if
+    ``TORCH_FR_DUMP_TEMP_FILE`` says where.
+
+    Returns:
+        bytes: a pickle.
+    """
+    return _C._flight_record()
 
 
 def set_timeout(group: dist.ProcessGroup, timeout: timedelta) -> bool:

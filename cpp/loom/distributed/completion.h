@@ -50,7 +50,11 @@ class Completion {
   }
   [[nodiscard]] bool ended() const noexcept { return state() >= kDone; }
 
+  /// Of the steady clock; 0 if it has not begun. Once it is no longer queued.
+  [[nodiscard]] std::int64_t start_ns() const noexcept { return start_ns_; }
+
   // Once it has ended.
+  [[nodiscard]] std::int64_t end_ns() const noexcept { return end_ns_; }
   [[nodiscard]] const std::string& why() const noexcept { return why_; }
   [[nodiscard]] int source() const noexcept { return source_; }
   [[nodiscard]] std::int64_t duration_ns() const noexcept { return end_ns_ - start_ns_; }

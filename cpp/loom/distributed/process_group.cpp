@@ -22,9 +22,6 @@
 namespace loom::distributed {
 namespace {
 
-/// How many operations records() tells of.
-constexpr std::size_t kRecords = 1024;
-
 std::int64_t deadline_after(std::chrono::milliseconds timeout) {
   return now_ns() + std::chrono::nanoseconds(timeout).count();
 }
@@ -56,6 +53,7 @@ ProcessGroupLccl::ProcessGroupLccl(const Ptr<c10d::Store>& store, int rank, int 
       options_(std::move(options)),
       engine_(connect(store, rank, size, options_->group_name, deadline_after(options_->timeout))) {
   init();
+  FlightRecorder::instance().join(*this, *engine_, options_->global_ranks_in_group);
 }
 
 ProcessGroupLccl::~ProcessGroupLccl() { leave(); }
@@ -71,10 +69,7 @@ std::uint64_t ProcessGroupLccl::getSequenceNumberForGroup() {
 }
 
 c10d::ErrorType ProcessGroupLccl::getError() {
-  MutexLock lock(mutex_);
-  for (const Recorded& record : records_) {
-    if (record.completion->state() == Completion::kFailed) return c10d::ErrorType::COMM_ERROR;
-  }
+  if (FlightRecorder::instance().has_failed(*this)) return c10d::ErrorType::COMM_ERROR;
   return engine_->reason().empty() ? c10d::ErrorType::SUCCESS : c10d::ErrorType::REMOTE_ERROR;
 }
 
@@ -117,6 +112,25 @@ void ProcessGroupLccl::copy_results(const Operands& operands) {
   for (const auto& [to, from] : operands.copies()) to.copy_(from);
 }
 
+// Before it can fail, and have all that is recorded dumped.
+void ProcessGroupLccl::record(const Call& call, const Operands& operands, std::uint64_t number,
+                              std::shared_ptr<Completion> completion, std::int64_t timeout_ns) {
+  const bool is_message = call.way != Way::kGroup;
+  if (is_message) ++messages_;
+  FlightRecorder::instance().record(
+      *this, {.name = call.name,
+              .number = number,
+              .bytes = operands.bytes(),
+              .completion = std::move(completion),
+              .peer = call.peer,
+              .is_message = is_message,
+              .collectives = numbers_[{Way::kGroup, -1}] + (is_message ? 0 : 1),
+              .messages = messages_,
+              .inputs = Recorded::shapes_of(operands.inputs()),
+              .outputs = Recorded::shapes_of(call.outputs),
+              .timeout_ns = timeout_ns});
+}
+
 ProcessGroupLccl::WorkPtr ProcessGroupLccl::submit(const Call& call, const Operands& operands,
                                                    Body body, c10::DeviceIndex index,
                                                    bool on_device) {
@@ -137,6 +151,7 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::submit(const Call& call, const Opera
     operation.bytes = operands.bytes();
     operation.layout = operands.layout();
   }
+  record(call, operands, number, completion, timeout_ns);
   // Also for tensors of the cpu, which hold what a queued copy to them writes: in the order of the
   // calls.
   wait_for_all_of(queue, current);
@@ -159,8 +174,6 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::submit(const Call& call, const Opera
   } else if (!operands.tensors().empty()) {
     host_tensors_->keep(completion, operands.tensors());
   }
-  if (records_.size() == kRecords) records_.pop_front();
-  records_.push_back({call.name, number, operands.bytes(), completion});
   return make_work(call, number, {{std::move(completion), &queue, position}}, !on_device);
 }
 
@@ -250,6 +263,7 @@ void ProcessGroupLccl::leave() noexcept {
     left_ = true;
     leave_group();
   }
+  FlightRecorder::instance().leave(*this);
   // Without the lock: deleters may want the GIL.
   host_tensors_->release_all(deadline_after(std::chrono::seconds(1)));
 }
@@ -268,17 +282,6 @@ void ProcessGroupLccl::leave_group() noexcept {
     for (const auto& [key, queue] : queues_) device(queue->id().device).take_back(*queue);
   }
   queues_.clear();
-}
-
-std::vector<ProcessGroupLccl::Record> ProcessGroupLccl::records() const {
-  MutexLock lock(mutex_);
-  std::vector<Record> all;
-  for (const Recorded& record : records_) {
-    const Completion::State state = record.completion->state();
-    all.push_back({record.name, record.number, record.bytes, state,
-                   state == Completion::kFailed ? record.completion->why() : ""});
-  }
-  return all;
 }
 
 }  // namespace loom::distributed

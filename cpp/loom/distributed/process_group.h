@@ -14,6 +14,7 @@
 #include "loom/base/mutex.h"
 #include "loom/distributed/command.h"
 #include "loom/distributed/engine.h"
+#include "loom/distributed/flight_recorder.h"
 #include "loom/distributed/host_tensors.h"
 #include "loom/distributed/operands.h"
 #include "loom/distributed/work.h"
@@ -23,7 +24,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -111,16 +111,6 @@ class LOOM_API ProcessGroupLccl final : public c10d::Backend {
   /// process ends, or raised by who synchronises with the device.
   void shutdown() override;
 
-  /// Of the operations that were called last, oldest first: for people who ask why a group hangs.
-  struct Record {
-    std::string name;
-    std::uint64_t number;
-    std::size_t bytes;
-    Completion::State state;
-    std::string why;
-  };
-  [[nodiscard]] std::vector<Record> records() const;
-
  private:
   /// What a command runs on: the queue of the group, that of messages to a rank, or one of messages
   /// from a rank with a tag.
@@ -140,6 +130,9 @@ class LOOM_API ProcessGroupLccl final : public c10d::Backend {
   WorkPtr launch(const Call& call, const Operands& operands, Body body);
   WorkPtr submit(const Call& call, const Operands& operands, Body body, c10::DeviceIndex index,
                  bool on_device) LOOM_REQUIRES(mutex_);
+  void record(const Call& call, const Operands& operands, std::uint64_t number,
+              std::shared_ptr<Completion> completion, std::int64_t timeout_ns)
+      LOOM_REQUIRES(mutex_);
   /// On the current stream.
   static void copy_results(const Operands& operands);
   Queue& queue_of(const Call& call, int device) LOOM_REQUIRES(mutex_);
@@ -159,13 +152,7 @@ class LOOM_API ProcessGroupLccl final : public c10d::Backend {
   std::map<std::tuple<Way, int, int>, Queue*> queues_ LOOM_GUARDED_BY(mutex_);
   // By way and peer.
   std::map<std::pair<Way, int>, std::uint64_t> numbers_ LOOM_GUARDED_BY(mutex_);
-  struct Recorded {
-    const char* name;
-    std::uint64_t number;
-    std::size_t bytes;
-    std::shared_ptr<Completion> completion;
-  };
-  std::deque<Recorded> records_ LOOM_GUARDED_BY(mutex_);
+  std::uint64_t messages_ LOOM_GUARDED_BY(mutex_) = 0;  // that were called
   struct Coalesced {
     std::vector<WorkLccl::Part> parts;
     Tensors outputs;
