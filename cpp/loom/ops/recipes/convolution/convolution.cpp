@@ -22,6 +22,8 @@
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
+#include <tuple>
 
 namespace loom::ops {
 namespace {
@@ -99,6 +101,36 @@ at::Tensor empty_result(c10::IntArrayRef sizes, const at::Tensor& like, bool cha
   return empty_strided(sizes, strides, like.scalar_type(), like.device());
 }
 
+/// Where oneDNN's kernels are not to be called with operands as they are. Those whose channels lie
+/// last read and write what is not theirs if a window may see nothing but padding. Gradients of
+/// weights of bfloat16 are wrong then, and where windows are deeper than images, or twice as high
+/// or wide. Kernels of floats whose channels are planes are right.
+struct Detour {
+  bool planes = false;            ///< all operands as planes
+  bool floats_of_weight = false;  ///< and the gradients of weights and bias in floats
+
+  /// `images` and `windows` are what a convolution that is not transposed has as input and output.
+  Detour(const at::Tensor& images, const at::Tensor& windows, const at::Tensor& weight,
+         const Parameters& p) {
+    bool large = false;
+    for (std::int64_t d = 2; d < images.dim(); ++d) {
+      const auto i = static_cast<std::size_t>(d - 2);
+      const std::int64_t size = images.size(d), extent = (weight.size(d) - 1) * p.dilation[i];
+      const std::int64_t last = (windows.size(d) - 1) * p.stride[i] - p.padding[i];
+      const bool is_depth = images.dim() == 5 && d == 2;
+      planes |= p.padding[i] > extent || last >= size;
+      large |= extent >= (is_depth ? size : 2 * size);
+    }
+    floats_of_weight = images.scalar_type() == c10::kBFloat16 && (planes || large);
+  }
+};
+
+/// A single pixel may be in both orders.
+bool are_planes(std::initializer_list<at::Tensor> operands) {
+  return std::all_of(operands.begin(), operands.end(),
+                     [](const at::Tensor& operand) { return operand.is_contiguous(); });
+}
+
 void check_same_type(const at::Tensor& input, const at::Tensor& weight,
                      const std::optional<at::Tensor>& bias) {
   TORCH_CHECK(input.options().type_equal(weight.options()), "Input type (", type_name(input),
@@ -171,6 +203,10 @@ at::Tensor convolve_images(const at::Tensor& input, const at::Tensor& weight,
   const bool channels_last = is_channels_last(input, weight, p);
   at::Tensor output = empty_result(sizes, input, channels_last);
   if (output.numel() == 0) return output;
+  const Detour detour(p.transposed ? output : input, p.transposed ? input : output, weight, p);
+  if (channels_last && detour.planes && !are_planes({input, weight})) {
+    return output.copy_(convolve_images(input.contiguous(), weight.contiguous(), bias, p, sizes));
+  }
   const at::Tensor from = in_order(input, channels_last);
   if (convolve_alone(output, from, weight, bias.value_or(at::Tensor()), p)) return output;
   check_dtype(input, p);
@@ -252,6 +288,26 @@ GradientTuple image_gradients(const at::Tensor& given_grad, const at::Tensor& gi
                               std::array<bool, 3> mask) {
   Gradients to;
   const bool channels_last = is_channels_last(given_input, weight, p);
+  const Detour detour(p.transposed ? given_grad : given_input,
+                      p.transposed ? given_input : given_grad, weight, p);
+  const bool in_floats = (mask[1] || mask[2]) && detour.floats_of_weight;
+  if (in_floats ||
+      (channels_last && detour.planes && !are_planes({given_grad, given_input, weight}))) {
+    const c10::ScalarType dtype = in_floats ? c10::kFloat : weight.scalar_type();
+    const auto plane = [&](const at::Tensor& operand) { return operand.to(dtype).contiguous(); };
+    auto [to_input, to_weight, to_bias] =
+        image_gradients(plane(given_grad), plane(given_input), plane(weight), p,
+                        {mask[0] && !in_floats, mask[1], mask[2]});
+    if (mask[0] && in_floats) {
+      to_input =
+          std::get<0>(image_gradients(given_grad, given_input, weight, p, {true, false, false}));
+    }
+    const auto as_it_lies = [&](const at::Tensor& made) {
+      if (!made.defined()) return made;
+      return empty_result(made.sizes(), given_input, channels_last).copy_(made);
+    };
+    return {as_it_lies(to_input), as_it_lies(to_weight), as_it_lies(to_bias)};
+  }
   const at::Tensor grad = in_order(given_grad, channels_last);
   const at::Tensor input = in_order(given_input, channels_last);
   if (mask[0]) to.input = empty_result(input.sizes(), input, channels_last);
