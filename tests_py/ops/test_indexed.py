@@ -12,7 +12,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:index_reduce.. is in beta:UserWa
 # Rows, columns and items that are cut; a vector, which is not.
 SHAPES = [(300, 200), (3, 700, 33), (900, 1, 7), (2, 900, 20), (1, 5, 40000), (20000,)]
 aten = torch.ops.aten
-DTYPES = [torch.float32, torch.float64, torch.int32, torch.int64, torch.bfloat16]
+DTYPES = [torch.float32, torch.float64, torch.int32, torch.int64, torch.bfloat16, torch.float16]
 
 
 def numbers(shape: tuple[int, ...], dtype: torch.dtype, seed: int = 3) -> torch.Tensor:

@@ -18,8 +18,8 @@ struct RowLists {
 };
 
 /// What is no row, or `padding_index`, is in no list.
-template <class Index>
-RowLists lists_of(const Index* indices, std::int64_t count, std::int64_t rows,
+template <class Indices>
+RowLists lists_of(const Indices& indices, std::int64_t count, std::int64_t rows,
                   std::int64_t padding_index) {
   RowLists lists;
   lists.first.assign(static_cast<std::size_t>(rows), -1);

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/recipes/indexed/write_rows.h"
 
+#include "loom/kernels/copy/convert_row.h"
+#include "loom/kernels/index/row_lists.h"
 #include "loom/kernels/index/rows.h"
+#include "loom/kernels/pool_resample/mix_rows.h"
+#include "loom/ops/launch/elements.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <vector>
 
@@ -52,6 +57,44 @@ void combine_rows(Grid& grid, const Parts& parts, const Rows<T>& rows, const T* 
   kernels::index::with_combination<T>(write.how, run);
 }
 
+// Sums of half types along the first dimension, by an index of int64 and without a factor, are
+// rounded once, as ATen's are; it rounds others each time. Rows are added as wholes, which wants
+// some elements.
+bool adds_half_rows(const RowWrite& write, const at::Tensor& self, const at::Tensor& index) {
+  constexpr std::int64_t kShortestRow = 16;
+  return c10::isReducedFloatingType(self.scalar_type()) && write.how == Combine::kAdd &&
+         write.counts_self && !write.wraps && write.dim == 0 && write.factor.equal(1) &&
+         index.scalar_type() == c10::kLong && self.stride(0) >= kShortestRow;
+}
+
+template <class T>
+void add_half_rows(Grid& grid, const Parts& parts, const Rows<T>& rows, const T* self) {
+  const Lines& lines = rows.lines;
+  const kernels::index::RowLists lists =
+      kernels::index::lists_of(rows.places, lines.count, lines.items, /*padding_index=*/-1);
+  grid.run_by_any(parts.count(), [&](std::int64_t index) {
+    const Part part = parts.at(index);
+    const std::int64_t width = part.column_end - part.column_begin;
+    std::vector<const T*> summands;
+    std::vector<float> ones, sums(static_cast<std::size_t>(width));
+    copy_part(reinterpret_cast<std::byte*>(rows.result), reinterpret_cast<const std::byte*>(self),
+              lines, part, sizeof(T));
+    for (std::int64_t item = part.item_begin; item < part.item_end; ++item) {
+      std::int64_t i = lists.first[static_cast<std::size_t>(item)];
+      if (i < 0) continue;
+      T* const to = rows.result + item * lines.inner + part.column_begin;
+      summands.assign(1, to);
+      for (; i >= 0; i = lists.next[static_cast<std::size_t>(i)]) {
+        summands.push_back(rows.source + i * lines.inner + part.column_begin);
+      }
+      if (ones.size() < summands.size()) ones.resize(summands.size(), 1);
+      kernels::pool_resample::mix_to_floats<T>(summands.data(), ones.data(), std::ssize(summands),
+                                               width, sums.data());
+      kernels::round_row<T>(to, sums.data(), width);
+    }
+  });
+}
+
 }  // namespace
 
 bool can_write_rows(const RowWrite& write, const at::Tensor& result, const at::Tensor& self,
@@ -63,7 +106,7 @@ bool can_write_rows(const RowWrite& write, const at::Tensor& result, const at::T
       result.numel() == 0 || source.numel() == 0 ||
       (index.scalar_type() != c10::kLong && index.scalar_type() != c10::kInt) ||
       self.scalar_type() != source.scalar_type() || self.scalar_type() != result.scalar_type() ||
-      !can_combine(write.how, self.scalar_type())) {
+      !(can_combine(write.how, self.scalar_type()) || adds_half_rows(write, self, index))) {
     return false;
   }
   for (std::int64_t d = 0; d < self.dim(); ++d) {
@@ -89,6 +132,12 @@ bool write_rows(Grid& grid, const TensorRef& result, const TensorRef& self, cons
         copy_part(result.data(), self.data(), lines, part, sizeof(T));
         all.combine(part, [](T, T with) { return with; });
       });
+    });
+  } else if (c10::isReducedFloatingType(result.dtype())) {
+    with_floats(result.dtype(), [&]<class E>(E) {
+      using T = Stored<E>;
+      add_half_rows<T>(grid, parts, rows_of<T>(result, source, lines, *places, parts.cuts_items()),
+                       reinterpret_cast<const T*>(self.data()));
     });
   } else {
     with_number(result.dtype(), [&]<class T>(T) {
