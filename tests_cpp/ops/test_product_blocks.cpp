@@ -17,6 +17,13 @@ TEST(ProductBlocksTest, AreNoNarrowerThanThatNeeds) {
   EXPECT_EQ(even_width(128, 64, 5, 16), 64);
 }
 
+TEST(ProductBlocksTest, OfBatchesAreItemsThatTakeLongEnoughTogether) {
+  EXPECT_EQ(items_of_block(1000, 100), 100) << "too little for two cores";
+  EXPECT_EQ(items_of_block(40'000, 100), 25) << "small products, by what calling them takes";
+  EXPECT_EQ(items_of_block(40'000, 1000), 32);
+  EXPECT_EQ(items_of_block(3e6, 96), 1);
+}
+
 TEST(ProductBlocksTest, OfPanelsAreSharedEvenly) {
   EXPECT_EQ(even_width(1023, 384, 1, kPanel), 256) << "four blocks and not three";
   EXPECT_EQ(even_width(129, 64, 1, kPanel), 64);

@@ -21,6 +21,9 @@ namespace loom::ops::detail {
 inline constexpr double kLeastBlock = 1e6;
 inline constexpr double kBlock = 4e6;
 inline constexpr double kMostBlocks = 32;
+// What an item of a batch takes beside its products, in the same unit: calling the block kernel,
+// and vectors that are not full.
+inline constexpr double kItemOverhead = 3e4;
 // Blocks of rows pack the same columns again, each: that has to disappear beside their work.
 inline constexpr std::int64_t kFewestRows = 256;
 // Rows of a block are a multiple of it, as of a vector.
@@ -172,6 +175,15 @@ inline std::int64_t even_width(std::int64_t columns, std::int64_t widest, std::i
   return 16 * time(best) < 15 * time(widest) ? best : widest;
 }
 
+// Items of a batch that are a block, each of which is so many multiply-adds.
+inline std::int64_t items_of_block(double item, std::int64_t batch) {
+  const double blocks = std::min(item * static_cast<double>(batch) / kLeastBlock, kMostBlocks);
+  if (blocks < 2) return batch;
+  const std::int64_t even = static_cast<std::int64_t>(blocks) / 2 * 2;
+  const auto most = static_cast<std::int64_t>(std::max(kBlock / item, 1.0));
+  return std::min(ceil_div(batch, even), most);
+}
+
 /// The blocks of `p`, whose operands lie as they will be multiplied.
 template <class T, class E>
 Block block_of(const Problem<T, E>& p) {
@@ -189,13 +201,11 @@ Block block_of(const Problem<T, E>& p) {
     const auto pieces = static_cast<std::uint64_t>(ceil_div(bytes, kVectorBlockBytes));
     return {1, rows, cut(columns, static_cast<std::int64_t>(std::bit_ceil(pieces)), kRowUnit)};
   }
-  if (work < 2 * kLeastBlock) return {p.batch, rows, columns};
   if (p.batch > 1 && !p.options.sums_batch &&
       (item < 2 * kLeastBlock || (p.batch >= 8 && item <= 4 * kBlock))) {
-    const double count = std::min(kBlock / item, work / kLeastBlock);
-    const auto items = static_cast<std::int64_t>(std::max(count, 1.0));
-    return {std::min(items, (p.batch + 1) / 2), rows, columns};
+    return {items_of_block(item + kItemOverhead, p.batch), rows, columns};
   }
+  if (work < 2 * kLeastBlock) return {p.batch, rows, columns};
   // Per item: two at least where there are few items.
   const double few = p.batch >= 8 && !p.options.sums_batch ? 1 : 2;
   const double share = p.options.sums_batch ? work : item;
