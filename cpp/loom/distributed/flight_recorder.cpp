@@ -64,7 +64,7 @@ std::string title_of(const Recorded& operation, int rank) {
   return "xccl:" + title;
 }
 
-List sizes_of(const std::vector<Recorded::Shape>& shapes) {
+List sizes_of(const Recorded::Shapes& shapes) {
   List all = make_list();
   for (const Recorded::Shape& shape : shapes) {
     List sizes = make_list();
@@ -74,7 +74,7 @@ List sizes_of(const std::vector<Recorded::Shape>& shapes) {
   return all;
 }
 
-List dtypes_of(const std::vector<Recorded::Shape>& shapes) {
+List dtypes_of(const Recorded::Shapes& shapes) {
   List all = make_list();
   for (const Recorded::Shape& shape : shapes) all.push_back(c10::toString(shape.dtype));
   return all;
@@ -132,11 +132,11 @@ Dict entry_of(const Recorded& operation, std::int64_t offset_ns) {
 
 }  // namespace
 
-std::vector<Recorded::Shape> Recorded::shapes_of(const std::vector<at::Tensor>& tensors) {
-  std::vector<Shape> shapes;
+Recorded::Shapes Recorded::shapes_of(const std::vector<at::Tensor>& tensors) {
+  Shapes shapes;
   shapes.reserve(tensors.size());
   for (const at::Tensor& tensor : tensors) {
-    shapes.push_back({tensor.sizes().vec(), tensor.scalar_type()});
+    shapes.push_back({at::DimVector(tensor.sizes()), tensor.scalar_type()});
   }
   return shapes;
 }

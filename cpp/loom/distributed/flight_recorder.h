@@ -14,7 +14,9 @@
 #include "loom/distributed/completion.h"
 #include "loom/distributed/engine.h"
 
+#include <ATen/DimVector.h>
 #include <ATen/core/Tensor.h>
+#include <c10/util/SmallVector.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include <atomic>
@@ -32,10 +34,11 @@ namespace loom::distributed {
 struct Recorded {
   /// Of its tensors, which it does not keep.
   struct Shape {
-    std::vector<std::int64_t> sizes;
+    at::DimVector sizes;
     c10::ScalarType dtype;
   };
-  [[nodiscard]] static std::vector<Shape> shapes_of(const std::vector<at::Tensor>& tensors);
+  using Shapes = c10::SmallVector<Shape, 1>;  // one costs no allocation
+  [[nodiscard]] static Shapes shapes_of(const std::vector<at::Tensor>& tensors);
 
   const char* name;
   std::uint64_t number;  ///< as in errors
@@ -44,7 +47,7 @@ struct Recorded {
   int peer = -1;  ///< of a message, unless it is from anybody
   bool is_message = false;
   std::uint64_t collectives = 0, messages = 0;  ///< of the group, up to this one
-  std::vector<Shape> inputs = {}, outputs = {};
+  Shapes inputs = {}, outputs = {};
   std::int64_t timeout_ns = 0;
 
   // Set by the recorder.

@@ -62,7 +62,7 @@ class Operands {
   [[nodiscard]] const AccessList& accesses() const noexcept { return accesses_; }
   [[nodiscard]] const std::vector<at::Tensor>& tensors() const noexcept { return tensors_; }
   /// Those whose values the operation needs, or all where it needs none.
-  [[nodiscard]] std::vector<at::Tensor> inputs() const {
+  [[nodiscard]] const std::vector<at::Tensor>& inputs() const noexcept {
     return inputs_.empty() ? tensors_ : inputs_;
   }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }

@@ -38,9 +38,8 @@ const std::string& title_of(const char* name) {
 /// Requires: somebody profiles.
 void begin_record(at::RecordFunction& record, const char* name, const Operands& operands) {
   record._setAsync();  // the operation goes on when the call has ended
-  const std::vector<at::Tensor> tensors = operands.inputs();
   std::vector<c10::IValue> inputs;
-  for (const at::Tensor& tensor : tensors) inputs.emplace_back(tensor);
+  for (const at::Tensor& tensor : operands.inputs()) inputs.emplace_back(tensor);
   record.before(std::string_view(title_of(name)),
                 c10::ArrayRef<const c10::IValue>(inputs.data(), inputs.size()));
 }
