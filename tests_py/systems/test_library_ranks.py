@@ -3,10 +3,12 @@
 
 import json
 import os
+import textwrap
 
 import pytest
 import torch
 from torch import nn
+from torch.utils.data import DataLoader
 from torchrun import torchrun
 
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -30,21 +32,24 @@ PROBLEM = """
     def data():
         x = torch.randn(64, 8, generator=torch.Generator().manual_seed(3))
         return TensorDataset(x, (x[:, 0] > 0).long() + (x[:, 1] > 0).long())
+
+    def tell(rank, device, model):
+        flat = torch.cat([p.detach().cpu().flatten() for p in model.parameters()])
+        answer = {"rank": rank, "device": str(device), "weights": flat.tolist()}
+        print(json.dumps(answer), flush=True)
 """
-RATE, STEPS, BATCH = 0.05, 4, 16
+RATE, BATCH = 0.05, 16
 
 
 def alone():
     """Weights after an epoch of batches in order, in this process on the cpu."""
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(8, 32), nn.LayerNorm(32), nn.ReLU(), nn.Linear(32, 3))
-    x = torch.randn(64, 8, generator=torch.Generator().manual_seed(3))
-    y = (x[:, 0] > 0).long() + (x[:, 1] > 0).long()
+    problem = {}
+    exec(textwrap.dedent(PROBLEM), problem)
+    model = problem["make_model"]()
     optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
-    for i in range(STEPS):
-        batch = slice(i * BATCH, (i + 1) * BATCH)
+    for x, y in DataLoader(problem["data"](), batch_size=BATCH):
         optimizer.zero_grad()
-        nn.functional.cross_entropy(model(x[batch]), y[batch]).backward()
+        nn.functional.cross_entropy(model(x), y).backward()
         optimizer.step()
     return torch.cat([p.detach().flatten() for p in model.parameters()])
 
@@ -88,17 +93,7 @@ ACCELERATE = """
             p.zero_()
     accelerator.load_state("state")
     assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
-    flat = torch.cat([p.detach().cpu().flatten() for p in model.parameters()])
-    print(
-        json.dumps(
-            {
-                "rank": accelerator.process_index,
-                "device": str(accelerator.device),
-                "weights": flat.tolist(),
-            }
-        ),
-        flush=True,
-    )
+    tell(accelerator.process_index, accelerator.device, model)
     accelerator.end_training()
 """
 
@@ -150,12 +145,7 @@ LIGHTNING = """
     ]
     trainer.fit(model, DataLoader(data(), batch_sampler=sampler))
     assert dist.get_backend() in ("lccl", "cpu:gloo,loom:lccl", "custom"), dist.get_backend()
-    device = str(trainer.strategy.root_device)
-    flat = torch.cat([p.detach().cpu().flatten() for p in model.parameters()])
-    print(
-        json.dumps({"rank": trainer.global_rank, "device": device, "weights": flat.tolist()}),
-        flush=True,
-    )
+    tell(trainer.global_rank, trainer.strategy.root_device, model)
 """
 
 
@@ -209,13 +199,7 @@ TRAINER = """
     metrics = trainer.evaluate()
     assert metrics["eval_loss"] < 1.2
     assert trainer.args.parallel_mode.value == "distributed"
-    flat = torch.cat([p.detach().cpu().flatten() for p in trainer.model.parameters()])
-    print(
-        json.dumps(
-            {"rank": dist.get_rank(), "device": str(trainer.args.device), "weights": flat.tolist()}
-        ),
-        flush=True,
-    )
+    tell(dist.get_rank(), trainer.args.device, trainer.model)
     dist.destroy_process_group()
 """
 
