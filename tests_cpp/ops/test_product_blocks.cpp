@@ -29,21 +29,6 @@ TEST(ProductBlocksTest, OfPanelsAreSharedEvenly) {
   EXPECT_EQ(even_width(129, 64, 1, kPanel), 64);
 }
 
-TEST(ProductBlocksTest, OfPanelsMadeForAllAreHalvesOfRowsWhereColumnsAreNoEvenShares) {
-  const auto product = [](std::int64_t columns, const c10::BFloat16* panels) {
-    Problem<c10::BFloat16> problem;
-    problem.result.first = {nullptr, 128, columns, columns, 1};
-    problem.left.first = {nullptr, 128, 1000, 1000, 1};
-    problem.right.first = {nullptr, 1000, columns, columns, 1};
-    problem.panels = panels;
-    return problem;
-  };
-  const c10::BFloat16 panels[1] = {};
-  EXPECT_EQ(block_of(product(320, panels)).rows, 64) << "five panels";
-  EXPECT_EQ(block_of(product(384, panels)).rows, 128) << "six";
-  EXPECT_EQ(block_of(product(320, nullptr)).rows, 128) << "each block packs its columns";
-}
-
 Problem<float> product_of(std::int64_t rows, std::int64_t columns, std::int64_t inner) {
   Problem<float> problem;
   problem.result.first = {nullptr, rows, columns, columns, 1};

@@ -219,20 +219,16 @@ Block block_of(const Problem<T, E>& p) {
   const std::int64_t even = wanted / 2 * 2;
   const bool by_rows = even > 0 && !p.options.sums_batch && suits_rows(p, even);
   const std::int64_t across = by_rows ? 1 : std::min(wanted, ceil_div(columns, width));
-  std::int64_t down = by_rows
-                          ? even
-                          : std::clamp<std::int64_t>(
-                                wanted / across, 1,
-                                std::max<std::int64_t>(rows / kFewestRows, across == 1 ? 2 : 1));
+  const std::int64_t down =
+      by_rows ? even
+              : std::clamp<std::int64_t>(
+                    wanted / across, 1,
+                    std::max<std::int64_t>(rows / kFewestRows, across == 1 ? 2 : 1));
   const std::int64_t products = p.options.sums_batch ? 1 : p.batch;
   std::int64_t width_of_block = cut(columns, across, kPanel);
   if (width_of_block < columns) {
     const std::int64_t unit = kFloats ? kRowUnit : kPanel;
     width_of_block = even_width(columns, width_of_block, down * products, unit);
-    // Blocks of rows pack nothing twice if there are panels for all of them.
-    const bool halves_help = 16 * two_cores_time(columns, width_of_block, 2 * products) <
-                             15 * 2 * two_cores_time(columns, width_of_block, products);
-    if (p.panels != nullptr && down == 1 && rows >= 2 * kRowUnit && halves_help) down = 2;
   }
   const std::int64_t times = ceil_div(columns, width_of_block) * products;
   Block block{1, even_cut(rows, down, times), width_of_block};
