@@ -60,7 +60,9 @@ def test_sizes(shape, size, mode):
 
 
 @pytest.mark.parametrize(
-    "shape", [(2, 5, 20), (2, 5, 6, 20), (2, 3, 4, 6, 20), (2, 8, 4, 6, 20)], ids=str
+    "shape",
+    [(2, 5, 20), (2, 5, 6, 20), (2, 5, 40, 100), (2, 3, 4, 6, 20), (2, 8, 4, 6, 20)],
+    ids=str,
 )
 @pytest.mark.parametrize("factor", [1.04, 2.04])  # sizes are those of 1 and 2, positions may not be
 @pytest.mark.parametrize("last", [False, True])

@@ -47,11 +47,21 @@ void add_cubic(Taps& taps, double ratio, std::int64_t index, const Resampling& h
 /// given and both sizes are equal all the same, or one is twice the other.
 enum class Nearest { kByScale, kBySize };
 
-/// That of ATen's kernel: gradients, images, and volumes whose many channels lie last go by sizes.
-Nearest nearest_of(const at::Tensor& input, bool gradient) {
-  const bool many_last = input.dim() == 5 && input.size(1) > 3 &&
-                         input.is_contiguous(c10::MemoryFormat::ChannelsLast3d);
-  return gradient || input.dim() == 4 || many_last ? Nearest::kBySize : Nearest::kByScale;
+/// That of ATen's kernel: gradients, many channels that lie last, and small images go by sizes
+/// (aten/src/ATen/native/cpu/UpSampleKernel.cpp, _use_vectorized_kernel_cond_2d() and _3d()).
+Nearest nearest_of(const at::Tensor& result, const at::Tensor& input, bool gradient) {
+  const auto has_many_last = [&](c10::MemoryFormat last) {
+    return input.size(1) > 3 && input.is_contiguous(last);
+  };
+  bool by_size = gradient;
+  if (input.dim() == 4) {
+    constexpr std::int64_t kSmall = 128;
+    by_size |=
+        has_many_last(c10::MemoryFormat::ChannelsLast) || result.size(2) + result.size(3) <= kSmall;
+  } else if (input.dim() == 5) {
+    by_size |= has_many_last(c10::MemoryFormat::ChannelsLast3d);
+  }
+  return by_size ? Nearest::kBySize : Nearest::kByScale;
 }
 
 std::int64_t nearest_index(std::int64_t index, std::int64_t input, std::int64_t result,
@@ -171,7 +181,7 @@ bool queue_resampling(const char* name, const at::Tensor& result, const at::Tens
   if (!format) return false;
   const bool last = *format != c10::MemoryFormat::Contiguous;
   const std::int64_t dims = spatial_dims(result);
-  const Nearest nearest = nearest_of(input, gradient);
+  const Nearest nearest = nearest_of(result, input, gradient);
   const auto taps = [&](std::int64_t from_the_last) {
     const std::int64_t d = dims - 1 - from_the_last;
     if (d < 0) return Taps::single();
