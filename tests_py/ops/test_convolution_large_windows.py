@@ -22,6 +22,9 @@ PLAIN = [
     ((2, 16, 1, 1), (16, 16, 1, 1), 1, 1, 1),
     ((3, 24, 8, 1), (4, 24, 1, 5), (1, 2), (0, 4), (3, 1)),
     ((3, 32, 8, 1), (64, 32, 1, 2), (1, 2), (0, 1), (2, 1)),
+    ((1, 32, 3, 2), (16, 32, 4, 3), (1, 3), (2, 1), 1),
+    ((2, 16, 6, 2), (32, 16, 3, 3), (1, 3), (0, 1), (2, 1)),
+    ((2, 16, 4, 2), (32, 16, 2, 3), (1, 3), (1, 2), 1),
 ]
 TRANSPOSED = [
     ((3, 6, 6, 8, 10), (6, 9, 5, 5, 4), (1, 1, 2), (3, 1, 0), 1),
@@ -61,6 +64,9 @@ def test_gradients_are_those_of_float64(transposed, case, last, dtype):
             values[0].contiguous(memory_format=order),
             grad.contiguous(memory_format=order),
         )
+    # What is read beyond an operand, or not written, is no number.
+    garbage = [torch.full((2**power,), torch.nan, device="loom") for power in range(6, 17)]
+    del garbage
     actual = outcome(*(value.to("loom") for value in values), grad=grad)
     for mine, exact in zip(actual, expected, strict=True):
         bound = 1e-2 * float(exact.abs().max())

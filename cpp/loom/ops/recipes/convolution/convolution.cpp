@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Convolutions of every kind: those that kernels of our own take, and others, which ATen runs on
 // parts of the batch or of the channels.
+#include "loom/base/ceil_div.h"
 #include "loom/ops/cuts/convolution_cut.h"
 #include "loom/ops/launch/empty.h"
 #include "loom/ops/launch/launch.h"
@@ -104,7 +105,8 @@ at::Tensor empty_result(c10::IntArrayRef sizes, const at::Tensor& like, bool cha
 /// Where oneDNN's kernels are not to be called with operands as they are. Those whose channels lie
 /// last read and write what is not theirs if a window may see nothing but padding. Gradients of
 /// weights of bfloat16 are wrong then, and where windows are deeper than images, or twice as high
-/// or wide. Kernels of floats whose channels are planes are right.
+/// or wide, or have a tap that sees nothing in any of its places. Kernels of floats whose channels
+/// are planes are right.
 struct Detour {
   bool planes = false;            ///< all operands as planes
   bool floats_of_weight = false;  ///< and the gradients of weights and bias in floats
@@ -120,6 +122,11 @@ struct Detour {
       const bool is_depth = images.dim() == 5 && d == 2;
       planes |= p.padding[i] > extent || last >= size;
       large |= extent >= (is_depth ? size : 2 * size);
+      for (std::int64_t tap = 0; tap < weight.size(d); ++tap) {
+        const std::int64_t first = tap * p.dilation[i] - p.padding[i];
+        const std::int64_t window = std::max<std::int64_t>(ceil_div(-first, p.stride[i]), 0);
+        large |= window >= windows.size(d) || first + window * p.stride[i] >= size;
+      }
     }
     floats_of_weight = images.scalar_type() == c10::kBFloat16 && (planes || large);
   }
