@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import subprocess
 import sys
-import time
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -86,9 +84,9 @@ def part(how: str) -> None:
         dist.all_reduce(torch.ones(3, device="loom"))
     torch.loom.synchronize()
     dist.barrier()  # Gloo's: an abort ends what slower ranks are still in, too
+    store = dist.distributed_c10d._get_default_store()
     if how == "absent" and is_last:
-        while not dumps(Path(os.environ["DUMPS"])):  # and calls nothing of lccl's
-            time.sleep(0.01)
+        store.wait(["told 0", "told 1"], timedelta(seconds=50))  # and calls nothing of lccl's
         return
     x = torch.ones(5 if how == "sizes" and is_last else 3, device="loom")
     if is_last:
@@ -99,10 +97,11 @@ def part(how: str) -> None:
     assert work is not None
     with pytest.raises(dist.DistBackendError):
         work.wait(timedelta(seconds=50))
+    store.set(f"told {dist.get_rank()}", "")
 
 
 def dumps(folder: Path) -> list[str]:
-    return sorted(each.name for each in folder.iterdir()) if folder.exists() else []
+    return sorted(each.name for each in folder.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -115,8 +114,7 @@ def dumps(folder: Path) -> list[str]:
 def test_a_failed_group_is_dumped(tmp_path: Path, how: str, expected: tuple[str, str]) -> None:
     folder = tmp_path / "dumps"
     folder.mkdir()
-    variables = {"TORCH_FR_DUMP_TEMP_FILE": str(folder / "rank_"), "DUMPS": str(folder)}
-    pool = RankPool(3, timeout=3.0, **variables)
+    pool = RankPool(3, timeout=3.0, TORCH_FR_DUMP_TEMP_FILE=str(folder / "rank_"))
     try:
         pool.run(part, how)
     finally:
@@ -128,7 +126,7 @@ def test_a_failed_group_is_dumped(tmp_path: Path, how: str, expected: tuple[str,
 
 
 def test_nothing_is_dumped_unless_asked_for(tmp_path: Path) -> None:
-    variables = {"TORCH_FR_DUMP_TEMP_FILE": str(tmp_path / "rank_"), "DUMPS": str(tmp_path)}
+    variables = {"TORCH_FR_DUMP_TEMP_FILE": str(tmp_path / "rank_")}
     pool = RankPool(3, timeout=60.0, TORCH_NCCL_DUMP_ON_TIMEOUT="0", **variables)
     try:
         pool.run(part, "sizes")
