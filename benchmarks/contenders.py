@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,8 +32,13 @@ CONTENDERS: dict[str, Contender] = {
     "loom": Contender("loom", "loom", "loom"),
     "loom-graph": Contender("loom replayed", "loom", "loom", replayed=True, groups=("inference",)),
     "loom-compile": Contender("loom+compiled", "loom", "loom", compiled=True),
+    "loom-before": Contender("loom before", "before", "loom"),
     "stream": Contender("stream", "stream", "cpu", streams=True, groups=("optimizer",)),
 }
+
+# The folder of another build's Python package: what `loom-before` measures. It is a variable of the
+# environment because the processes are started far from the command line.
+BEFORE = "LOOM_BENCHMARK_BEFORE"
 
 # Freed memory is never given back, and huge pages hold it: with jemalloc's defaults calls fault it
 # in again. The last setting lets a large free extent serve a small tensor: without it a program
@@ -63,4 +69,6 @@ def environment(process: str) -> dict[str, str]:
         if library is None:
             raise FileNotFoundError("libjemalloc.so.2 (Debian: libjemalloc2)")
         result |= {"LD_PRELOAD": str(library), "MALLOC_CONF": MALLOC_CONF}
+    if process == "before":
+        result["PYTHONPATH"] = os.environ[BEFORE]
     return result

@@ -21,7 +21,7 @@ import limits
 import report
 import suite
 import torch
-from contenders import CONTENDERS, find_jemalloc
+from contenders import BEFORE, CONTENDERS, find_jemalloc
 from measure import table
 from workloads import GROUPS, SIZES, collect
 
@@ -80,6 +80,12 @@ def parser() -> argparse.ArgumentParser:
         "--contenders", type=comma_separated, help=f"of {','.join(CONTENDERS)}; all, if not given"
     )
     result.add_argument(
+        "--before",
+        type=Path,
+        metavar="FOLDER",
+        help="the python folder of another build, which takes turns as `loom-before`",
+    )
+    result.add_argument(
         "--beside-busy", action="store_true", help="measure beside a busy process, too"
     )
     result.add_argument(
@@ -101,6 +107,8 @@ def choose_contenders(given: argparse.Namespace) -> tuple[list[str], dict[str, s
     """The contenders in the order of the table, and why some are skipped."""
     chosen = given.contenders or (QUICK_CONTENDERS if given.quick else tuple(CONTENDERS))
     skipped: dict[str, str] = {}
+    if BEFORE not in os.environ:
+        chosen = [name for name in chosen if name != "loom-before"]
     if find_jemalloc() is None:
         for name, contender in CONTENDERS.items():
             if name in chosen and contender.process == "jemalloc":
@@ -229,6 +237,8 @@ def main() -> int:
         unknown = [name for name in names if name not in of]
         if unknown:
             arguments.error(f"expected {what} of {', '.join(of)}, got {', '.join(unknown)}")
+    if given.before:
+        os.environ[BEFORE] = str(given.before.resolve(strict=True))
     groups = [name for name in GROUPS if name in given.names or not given.names]
     parts = [name for name in PARTS if name in given.names]
     if not given.names and not given.quick and given.only is None:

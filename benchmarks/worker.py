@@ -213,7 +213,7 @@ def describe(process: str) -> dict[str, Any]:
     }
     if answer["jemalloc"] != (process == "jemalloc"):
         raise RuntimeError(f"expected malloc of {process}, got jemalloc={answer['jemalloc']}")
-    if process == "loom":
+    if process in ("loom", "before"):
         properties = torch.loom.get_device_properties(0)
         answer |= {"cores": properties.core_count, "simd": properties.simd}
     return answer
