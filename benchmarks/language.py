@@ -17,10 +17,11 @@ import statistics
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import limits
 import torch
-from measure import SETTLE_SECONDS, describe, table
+from measure import SETTLE_SECONDS, describe, table, the_pace
 from torch import nn
 
 WEIGHTS = ("float32", "bfloat16", "int8", "int4")
@@ -115,22 +116,28 @@ class Reader:
         self._arrays = limits.huge_arrays(2)
         self._share = limits.BYTES // limits.cores() // 64 * 64
         self._pool = ThreadPoolExecutor(limits.cores())
-        self._rates: list[float] = []
 
     def _read(self, *starts: int) -> None:
         if self._function is not None:
             self._function(starts[0], *starts, 0, self._share // 4)
 
-    def read(self) -> None:
+    def rate(self) -> float:
+        """Bytes a second; none where there is no compiler."""
+        if self._function is None:
+            return 0.0
         pointers = [array.data_ptr() for array in self._arrays]
         start = time.perf_counter()
         limits.run_on_threads(self._pool, self._read, pointers, self._share)
         seconds = time.perf_counter() - start
-        self._rates.append(len(pointers) * self._share * limits.cores() / seconds)
+        return len(pointers) * self._share * limits.cores() / seconds
 
-    def rate(self) -> float | None:
-        """Bytes a second; nothing where there is no compiler."""
-        return None if self._function is None else statistics.median(self._rates)
+
+class Answer(NamedTuple):
+    """Seconds of the prompt and of all tokens behind the first one, and the tokens."""
+
+    prompt_seconds: float
+    seconds: float
+    tokens: list[int]
 
 
 class Contender:
@@ -139,13 +146,10 @@ class Contender:
     def __init__(self, model: nn.Module, device: str) -> None:
         self.model = copy.deepcopy(model).to(device)
         self.device = device
-        self.prompt_seconds: list[float] = []
-        self.token_seconds: list[float] = []
-        self.tokens: list[int] = []
+        self.answers: list[Answer] = []
 
     @torch.inference_mode()
-    def answer(self, prompt: torch.Tensor) -> None:
-        """Notes the seconds of the prompt, and of each token behind the first."""
+    def answer(self, prompt: torch.Tensor) -> Answer:
         given = prompt.to(self.device)
         start = time.perf_counter()
         step = self.model(input_ids=given, use_cache=True, logits_to_keep=1)
@@ -157,18 +161,16 @@ class Contender:
             token = step.logits[:, -1].argmax(-1, keepdim=True)
             tokens.append(token.item())
         end = time.perf_counter()
-        self.note(begin - start, end - begin, tokens)
-
-    def note(self, prompt_seconds: float, answer_seconds: float, tokens: list[int]) -> None:
-        self.prompt_seconds.append(prompt_seconds)
-        self.token_seconds.append(answer_seconds / ANSWER)
-        self.tokens = tokens
+        return Answer(begin - start, end - begin, tokens)
 
     def prompt_rate(self) -> float:
-        return PROMPT / statistics.median(self.prompt_seconds)
+        return PROMPT / statistics.median(each.prompt_seconds for each in self.answers)
 
     def token_rate(self) -> float:
-        return 1 / statistics.median(self.token_seconds)
+        return ANSWER / statistics.median(each.seconds for each in self.answers)
+
+    def tokens(self) -> list[int]:
+        return self.answers[-1].tokens
 
 
 class Replayed(Contender):
@@ -191,7 +193,7 @@ class Replayed(Contender):
         self.token.copy_(made.logits[:, -1].argmax(-1, keepdim=True))
 
     @torch.inference_mode()
-    def answer(self, prompt: torch.Tensor) -> None:
+    def answer(self, prompt: torch.Tensor) -> Answer:
         given = prompt.to(self.device)
         start = time.perf_counter()
         self.cache.reset()
@@ -201,24 +203,24 @@ class Replayed(Contender):
         for _ in range(ANSWER):
             self.graph.replay()
             tokens.append(self.token.item())
-        self.note(begin - start, time.perf_counter() - begin, tokens)
+        return Answer(begin - start, time.perf_counter() - begin, tokens)
 
 
 def measured(model: nn.Module, rounds: int) -> tuple[list[Contender], float | None]:
     contenders = [Contender(model, "cpu"), Contender(model, "loom"), Replayed(model)]
     reader = Reader()
+    rates: list[float] = []
     generator = torch.Generator().manual_seed(0)
     prompt = torch.randint(0, model.config.vocab_size, (1, PROMPT), generator=generator)
     for number in range(rounds + 1):
         for contender in contenders:
             time.sleep(SETTLE_SECONDS)
-            contender.answer(prompt)
-            if number == 0:  # it warms up
-                contender.prompt_seconds.clear()
-                contender.token_seconds.clear()
+            answer = the_pace().measure(lambda c=contender: c.answer(prompt))
+            if number > 0:  # the first warms up
+                contender.answers.append(answer)
         time.sleep(SETTLE_SECONDS)
-        reader.read()
-    return contenders, reader.rate()
+        rates.append(the_pace().measure(reader.rate))
+    return contenders, statistics.median(rates) or None
 
 
 def row(model: nn.Module, weights: str, rounds: int) -> list[str]:
@@ -232,7 +234,7 @@ def row(model: nn.Module, weights: str, rounds: int) -> list[str]:
         return f"{moved / 1e9:.1f} GB/s{part}"
 
     def same(contender: Contender) -> str:
-        return str(sum(a == b for a, b in zip(cpu.tokens, contender.tokens, strict=True)))
+        return str(sum(a == b for a, b in zip(cpu.tokens(), contender.tokens(), strict=True)))
 
     return [
         weights,
@@ -247,7 +249,7 @@ def row(model: nn.Module, weights: str, rounds: int) -> list[str]:
         f"{replayed.token_rate() / cpu.token_rate():.2f}",
         share(replayed),
         "" if bandwidth is None else f"{bandwidth / 1e9:.1f} GB/s",
-        f"{same(loom)}, {same(replayed)} of {len(cpu.tokens)}",
+        f"{same(loom)}, {same(replayed)} of {len(cpu.tokens())}",
     ]
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import statistics
 import subprocess
@@ -12,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 import torch
+from pace import Pace
 
 import torch_loom  # noqa: F401
 
@@ -64,13 +66,22 @@ def seconds_per_call(
     return statistics.median(times)
 
 
-def interleaved(variants: dict[str, Callable[[], float]], rounds: int = 5) -> dict[str, float]:
-    """The median over rounds in each of which every variant measures once."""
+# One for all tables of a program: it learns the pace at first, for two seconds.
+the_pace = functools.cache(Pace)
+
+
+def interleaved(
+    variants: dict[str, Callable[[], float]], rounds: int = 5, quiet: bool = True
+) -> dict[str, float]:
+    """The median over rounds in each of which every variant measures once.
+
+    On a quiet host a measurement beside which the processors were held back is repeated.
+    """
     results: dict[str, list[float]] = {name: [] for name in variants}
     for _ in range(rounds):
         for name, measure in variants.items():
             time.sleep(SETTLE_SECONDS)
-            results[name].append(measure())
+            results[name].append(the_pace().measure(measure) if quiet else measure())
     return {name: statistics.median(values) for name, values in results.items()}
 
 

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 import limits
 
@@ -51,6 +51,7 @@ LONGEST_WAIT_SECONDS = 5.0
 MOST_REPEATS = 4
 
 Json = dict[str, Any]
+Measured = TypeVar("Measured")
 
 
 class Pace:
@@ -102,8 +103,9 @@ class Pace:
             time.sleep(SECONDS_BETWEEN_LOOKS)
         return right
 
-    def measure(self, measure: Callable[[], Json]) -> Json:
-        """What `measure` returns, of a time when the pace was right before and after, or an error.
+    def measure(self, measure: Callable[[], Measured]) -> Measured:
+        """What `measure` returns, of a time when the pace was right before and after, or an error:
+        a dict with the key `error`.
 
         What never has such a time is what it was the last time.
         """
@@ -111,7 +113,8 @@ class Pace:
         for repeats in range(MOST_REPEATS + 1):
             right = self.wait()
             result = measure()
-            if (right and self.is_right()) or "error" in result:
+            failed = isinstance(result, dict) and "error" in result
+            if failed or (right and self.is_right()):
                 return result
             self.repeated += repeats < MOST_REPEATS
         self.slow += 1

@@ -32,7 +32,7 @@ CASES: dict[str, tuple[Callable[[int, str], Callable[[], object]], int]] = {
 }
 
 
-def measure(name: str, batch: int) -> dict[str, float]:
+def measure(name: str, batch: int, quiet: bool) -> dict[str, float]:
     make, size = CASES[name]
 
     def variant(device: str, finish: Callable[[], object]) -> Callable[[], float]:
@@ -40,7 +40,8 @@ def measure(name: str, batch: int) -> dict[str, float]:
         return lambda: seconds_per_call(call, finish, batch, SECONDS, keep=True)
 
     return interleaved(
-        {"cpu": variant("cpu", lambda: None), "loom": variant("loom", torch.loom.synchronize)}
+        {"cpu": variant("cpu", lambda: None), "loom": variant("loom", torch.loom.synchronize)},
+        quiet=quiet,
     )
 
 
@@ -48,7 +49,7 @@ def rows(where: str) -> list[list[str]]:
     result = []
     for name in CASES:
         for batch in (1, QUEUED):
-            times = measure(name, batch)
+            times = measure(name, batch, where == "quiet")
             cpu, loom = times["cpu"], times["loom"]
             label = "one" if batch == 1 else str(batch)
             result.append([name, where, label, duration(cpu), duration(loom), f"{cpu / loom:.2f}"])
