@@ -39,6 +39,7 @@ for count in (8, 1):
 
 # Rows, columns, inner elements that nothing divides.
 ODD = [(127, 333, 1000), (700, 288, 96), (1000, 127, 333), (333, 555, 777), (17, 1023, 511)]
+ODD += [(500, 65, 2047), (450, 130, 1000), (900, 70, 512)]
 # Images, weights and what else there is of a window: volumes, signals, groups, dilated ones.
 Layer = tuple[str, tuple[int, ...], tuple[int, ...], dict[str, object]]
 LAYERS: list[Layer] = [

@@ -15,7 +15,6 @@
 namespace loom::ops {
 namespace {
 
-using c10::BFloat16;
 using detail::Block;
 using detail::block_of;
 using detail::broadcast;
@@ -47,15 +46,11 @@ constexpr double kLeastCopied = 2 * detail::kBlock;
 constexpr std::int64_t kMaxCopiedBytes = 16 << 20;
 constexpr std::int64_t kCopiedPieceBytes = 8 << 20;
 constexpr std::int64_t kFewestPieceInner = 512;
-// Inner elements of a task of that work.
+// Inner elements of a task of that work, and elements where it copies rows.
 constexpr std::int64_t kCopiedAtOnce = 128;
-// A right operand of so many elements is packed once, in pieces of so many and the way it lies. Of
-// fewer that is not worth the wait of the cores for each other in between.
-constexpr std::int64_t kMaxPacked = 8 << 20;
-constexpr std::int64_t kLeastPacked = 1 << 16;
-constexpr std::int64_t kPackedAtOnce = 64 << 10;
+constexpr std::int64_t kCopiedElements = 64 << 10;
 
-const Scratch t_left_of_all, t_right_of_all;
+const Scratch t_left_of_all;
 
 // The transposed product's left operand is the right one of this one, and may lie as it should.
 template <class T, class E>
@@ -95,7 +90,7 @@ void copy_left(Grid& grid, Problem<T, E>& p) {
   const std::int64_t ld = row_step<E>(from.columns);
   E* to = t_left_of_all.get<E>(from.rows * ld);
   if (from.row_major()) {
-    const std::int64_t rows = std::max<std::int64_t>(kPackedAtOnce / from.columns, 1);
+    const std::int64_t rows = std::max<std::int64_t>(kCopiedElements / from.columns, 1);
     grid.run_by_any(ceil_div(from.rows, rows), [&](std::int64_t index) {
       const std::int64_t row = index * rows;
       copy_kernel_rows(from.part(row, 0, std::min(rows, from.rows - row), from.columns),
@@ -109,33 +104,6 @@ void copy_left(Grid& grid, Problem<T, E>& p) {
     });
   }
   p.left.first = {to, from.rows, padded_inner<E>(from.columns), ld, 1};
-}
-
-// Packs the right operand for all blocks.
-template <class T>
-void pack_right(Grid& grid, Problem<T>& p) {
-  const MatrixView<const T> from = p.right.first;
-  const std::int64_t elements = from.rows * from.columns;
-  if (from.rows > kMaxInner<T> || elements < kLeastPacked || elements > kMaxPacked) return;
-  const std::int64_t panel = panel_step<T>(from.rows);
-  T* to = t_right_of_all.get<T>(ceil_div(from.columns, kPanel) * panel);
-  // In the direction in which the operand is read as it lies.
-  if (from.row_major()) {
-    const std::int64_t rows = std::max<std::int64_t>(kPackedAtOnce / from.columns / 2 * 2, 2);
-    grid.run_by_any(ceil_div(from.rows, rows), [&](std::int64_t index) {
-      const std::int64_t row = index * rows;
-      pack_panels(from, row, std::min(rows, from.rows - row), to);
-    });
-  } else {
-    const std::int64_t panels = std::max<std::int64_t>(kPackedAtOnce / from.rows / kPanel, 1);
-    const std::int64_t columns = panels * kPanel;
-    grid.run_by_any(ceil_div(from.columns, columns), [&](std::int64_t index) {
-      const std::int64_t column = index * columns;
-      pack_panels(from.part(0, column, from.rows, std::min(columns, from.columns - column)), 0,
-                  from.rows, to + index * panels * panel);
-    });
-  }
-  p.panels = to;
 }
 
 // Other addends and activations are ATen's work.
@@ -169,9 +137,9 @@ void run_blocks(Grid& grid, const Problem<T, E>& p, bool turned, bool continues,
     const std::int64_t columns = std::min(block.columns, p.columns() - column);
     for (std::int64_t i = first; i < std::min(first + block.items, p.batch); ++i) {
       const bool goes_on = continues || (p.options.sums_batch && i > first);
-      Part<T, E> whole{
-          p.result.item(i), p.addend.item(i), p.left.item(i), p.right.item(i), p.options.beta,
-          goes_on,          few_rows,         p.panels,       p.row,           p.column};
+      Part<T, E> whole{p.result.item(i), p.addend.item(i), p.left.item(i), p.right.item(i),
+                       p.options.beta,   goes_on,          few_rows,       p.row,
+                       p.column};
       // Results of a batch are rows of one matrix.
       (turned ? whole.column : whole.row) += i * (turned ? p.columns() : p.rows());
       run_part(whole.cut(row, column, rows, columns), finish);
@@ -196,11 +164,6 @@ void run(Grid& grid, Problem<T, E> p) {
     for (auto* side : {&p.left, &p.right}) side->first = side->first.transposed();
     p.addend.first = p.addend.first.transposed();
     p.result.first = p.result.first.transposed();
-  }
-  if constexpr (std::is_same_v<T, BFloat16>) {
-    // A few rows are multiplied without panels, and so is one (run_few_rows).
-    const bool in_panels = p.rows() > 1 && !reads_columns(p);
-    if (p.batch == 1 && in_panels && p.result.first.row_major()) pack_right(grid, p);
   }
   const std::int64_t inner = p.inner(), copied_at_once = copied_depth(p);
   const std::int64_t depth = copied_at_once > 0 ? copied_at_once : inner;

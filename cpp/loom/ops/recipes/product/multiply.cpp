@@ -244,10 +244,6 @@ PackedRight<T>::PackedRight(const MatrixView<const T>& right, std::int64_t left_
 }
 
 template <class T>
-PackedRight<T>::PackedRight(const T* panels, std::int64_t inner, std::int64_t columns)
-    : data_(panels), columns_(columns), panel_step_(panel_step<T>(inner)), ld_(kPanel) {}
-
-template <class T>
 void PackedRight<T>::keep_rest(const MatrixView<const T>& right) {
   const std::int64_t lanes = simd_level() >= SimdLevel::kAvx512 ? 16 : 8;
   const std::int64_t rest = right.columns % lanes;

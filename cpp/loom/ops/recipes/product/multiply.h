@@ -131,8 +131,6 @@ class PackedRight {
   /// `left_rows`: how many rows it will meet in all. Requires: at most kMaxInner<T> rows and
   /// kMaxColumns columns; as for multiply().
   PackedRight(const MatrixView<const T>& right, std::int64_t left_rows);
-  /// Of panels that pack_panels() made, with `inner` rows; they must stay.
-  PackedRight(const T* panels, std::int64_t inner, std::int64_t columns);
   /// As multiply(). Requires: at most kTileRows rows.
   void multiply(const MatrixView<const T>& left, float* to, std::int64_t ld, bool add) const;
   /// The same for the columns of one panel, which begin at `column`. Requires: `left` is one of

@@ -6,6 +6,7 @@
 
 #include "loom/base/ceil_div.h"
 #include "loom/ops/recipes/product/blocked_product.h"
+#include "loom/ops/recipes/product/even_blocks.h"
 #include "loom/ops/recipes/product/multiply.h"
 
 #include <algorithm>
@@ -20,14 +21,11 @@ namespace loom::ops::detail {
 // second it is cut further (some 80 us), so that a core that is busy elsewhere is made up for.
 inline constexpr double kLeastBlock = 1e6;
 inline constexpr double kBlock = 4e6;
-inline constexpr double kMostBlocks = 32;
 // What an item of a batch takes beside its products, in the same unit: calling the block kernel,
 // and vectors that are not full.
 inline constexpr double kItemOverhead = 3e4;
 // Blocks of rows pack the same columns again, each: that has to disappear beside their work.
 inline constexpr std::int64_t kFewestRows = 256;
-// Rows of a block are a multiple of it, as of a vector.
-inline constexpr std::int64_t kRowUnit = 16;
 // Accumulators that are not the result itself stay within L2.
 inline constexpr std::int64_t kMaxAccumulators = 512 * 128;
 // A vector times a matrix of up to so many bytes is one core's (2 us from L2); a larger one is cut
@@ -58,7 +56,6 @@ struct Problem {
   Operand<const E> left, right;
   std::int64_t batch = 1;
   ProductOptions options;
-  const E* panels = nullptr;  ///< of the right operand, if they have been made for all blocks
   std::int64_t row = 0, column = 0;  ///< where it begins in the whole result, all batches' rows
 
   [[nodiscard]] std::int64_t rows() const noexcept { return result.first.rows; }
@@ -112,35 +109,6 @@ template <class T, class E>
          !p.options.sums_batch;
 }
 
-/// How many items of the batch, rows and columns a block has.
-struct Block {
-  std::int64_t items, rows, columns;
-};
-
-// `count` cut into at most `pieces` of whole `unit`s.
-inline std::int64_t cut(std::int64_t count, std::int64_t pieces, std::int64_t unit) {
-  return std::min(count, ceil_div(ceil_div(count, unit), pieces) * unit);
-}
-
-// The same with somewhat fewer pieces, of whole tiles if that is as good, where two cores are done
-// sooner with `times` as many: the last piece may be much shorter than the others, and there may be
-// an odd number of them.
-inline std::int64_t even_cut(std::int64_t count, std::int64_t pieces, std::int64_t times) {
-  const auto time = [=](std::int64_t length) {
-    return ceil_div(ceil_div(count, length) * times, 2) * length;
-  };
-  const std::int64_t plain = cut(count, pieces, kRowUnit);
-  std::int64_t best = plain;
-  for (const std::int64_t unit : {kTileRows, kRowUnit}) {
-    for (std::int64_t fewer = pieces; 3 * fewer >= 2 * pieces; --fewer) {
-      const std::int64_t length = cut(count, fewer, unit);
-      if (time(length) < time(best)) best = length;
-    }
-  }
-  // Fewer pieces make up less for a core that comes late.
-  return 32 * time(best) < 31 * time(plain) ? best : plain;
-}
-
 // True if blocks of rows use a right operand where it lies, which has few columns: nothing is
 // packed twice, and what follows the product goes through whole rows of the result.
 template <class T, class E>
@@ -148,31 +116,6 @@ bool suits_rows(const Problem<T, E>& p, std::int64_t pieces) {
   return std::is_same_v<T, float> && p.columns() <= kMaxColumns && p.left.first.row_major() &&
          p.result.first.row_major() && p.rows() >= pieces * kTileRows &&
          is_used_in_place(p.right.first, p.rows() / pieces);
-}
-
-// How many columns two cores take, one after the other, until `times` rows of blocks of such a
-// width are done.
-inline std::int64_t two_cores_time(std::int64_t columns, std::int64_t width, std::int64_t times) {
-  const std::int64_t whole = columns / width * times, rest = columns % width;
-  if (whole % 2 == 0) return whole / 2 * width + ceil_div(times, 2) * rest;
-  return std::max((whole + 1) / 2 * width, ceil_div(whole * width + times * rest, 2));
-}
-
-// The width of blocks of columns, at most `widest`, with which two cores are done soonest with
-// `times` such rows of blocks. Of 196 columns blocks of 64 keep one core at work for 128 and the
-// other one for 68, blocks of 48 both for about 98.
-// Widths are multiples of `unit`, or `widest`.
-inline std::int64_t even_width(std::int64_t columns, std::int64_t widest, std::int64_t times,
-                               std::int64_t unit) {
-  constexpr std::int64_t kNarrowest = 48;
-  const auto time = [=](std::int64_t width) { return two_cores_time(columns, width, times); };
-  std::int64_t best = widest;
-  for (std::int64_t width = (widest - 1) / unit * unit; width >= kNarrowest && 2 * width >= widest;
-       width -= unit) {
-    if (time(width) < time(best)) best = width;
-  }
-  // Narrower blocks read the left operand more often.
-  return 16 * time(best) < 15 * time(widest) ? best : widest;
 }
 
 // Items of a batch that are a block, each of which is so many multiply-adds.
@@ -232,6 +175,9 @@ Block block_of(const Problem<T, E>& p) {
   }
   const std::int64_t times = ceil_div(columns, width_of_block) * products;
   Block block{1, even_cut(rows, down, times), width_of_block};
+  if (!kFloats && products == 1) {
+    block = even_blocks(block, rows, columns, wanted, std::max<std::int64_t>(rows / kTileRows, 1));
+  }
   if (p.options.sums_batch) block.items = p.batch;
   if (!std::is_same_v<T, float> || !p.result.first.row_major()) {
     if (p.inner() <= kMaxInner<E>) return block;

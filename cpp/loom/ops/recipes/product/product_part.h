@@ -37,7 +37,6 @@ struct Part {
   double beta;
   bool continues = false;            ///< the result has a sum in it that this is added to
   bool few_rows = false;             ///< they meet dense columns where these lie
-  const E* panels = nullptr;         ///< of the right operand, if they have been made
   std::int64_t row = 0, column = 0;  ///< where it begins in the whole result
 
   [[nodiscard]] bool added() const noexcept { return addend.data != nullptr && beta != 0; }
@@ -50,7 +49,6 @@ struct Part {
             beta,
             continues,
             few_rows,
-            panels == nullptr ? nullptr : panels + column / kPanel * panel_step<E>(right.rows),
             this->row + row,
             this->column + column};
   }
@@ -153,9 +151,7 @@ void run_in_tiles(const Part<T, E>& whole, const Finish<T, E>& finish) {
   for (std::int64_t column = 0; column < whole.right.columns; column += kMaxColumns) {
     const std::int64_t columns = std::min(kMaxColumns, whole.right.columns - column);
     const Part<T, E> strip = whole.cut(0, column, whole.result.rows, columns);
-    const PackedRight<E> packed = strip.panels != nullptr
-                                      ? PackedRight<E>(strip.panels, strip.right.rows, columns)
-                                      : PackedRight<E>(strip.right, strip.left.rows);
+    const PackedRight<E> packed(strip.right, strip.left.rows);
     for (std::int64_t row = 0; row < strip.left.rows; row += kTileRows) {
       const std::int64_t rows = std::min(kTileRows, strip.left.rows - row);
       const Part<T, E> p = strip.cut(row, 0, rows, columns);
