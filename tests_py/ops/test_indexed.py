@@ -219,6 +219,25 @@ def test_an_index_beyond_the_end(wrong: int) -> None:
         assert messages[0] == messages[1]
 
 
+@pytest.mark.parametrize(
+    "view",
+    [lambda i: i[::2], lambda i: i[3].expand(9), lambda i: i.view(30, 10)[:, 4], lambda i: i[5:90]],
+    ids=["stepped", "expanded", "column", "part"],
+)
+def test_an_index_that_is_a_view(view: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    """Its elements were taken to lie behind each other."""
+    x, index = numbers((300, 20), torch.float32), places((300,), 300)
+    agrees(lambda t, i: t[view(i)], x, index)
+    agrees(lambda t, i: t.index_select(0, view(i)), x, index)
+    agrees(lambda t, i: t.index_add(0, view(i), torch.ones_like(t)[: len(view(i))]), x, index)
+
+    def written(t: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        t[view(i)] = 2.0
+        return t
+
+    agrees(written, x, index)
+
+
 def test_what_shares_memory_with_an_index_or_its_values() -> None:
     x = numbers((700, 30), torch.float32)
     agrees(lambda t: t.clone().index_put_((torch.arange(700).to(t.device),), t * 2), x)

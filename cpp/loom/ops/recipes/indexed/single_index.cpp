@@ -14,7 +14,7 @@ namespace loom::ops {
 namespace {
 
 struct Single {
-  at::Tensor index;  ///< a vector
+  at::Tensor index;  ///< a dense vector
   std::int64_t dim;
 };
 
@@ -29,7 +29,7 @@ std::optional<Single> single_of(const at::Tensor& self, const Indices& indices) 
         index->numel() == 0) {
       return std::nullopt;
     }
-    single = {index->reshape({-1}), static_cast<std::int64_t>(d)};
+    single = {index->reshape({-1}).contiguous(), static_cast<std::int64_t>(d)};
   }
   return single;
 }
