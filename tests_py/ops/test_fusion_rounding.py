@@ -48,6 +48,21 @@ def test_numbers_are_rounded_as_on_cpu(function, dtype, number):
     assert torch.equal(EXACT[function](x.to("loom"), number).cpu(), expected)
 
 
+@pytest.mark.parametrize("dtype", SHORT, ids=str)
+@pytest.mark.parametrize("function", [torch.mul, torch.div])
+@pytest.mark.parametrize(
+    "number",
+    [torch.tensor(70001), torch.tensor([70001.0]), torch.tensor(1e-6), torch.tensor([[3]])],
+    ids=["int64", "one of a vector", "small", "one of a matrix"],
+)
+def test_single_elements_of_other_dtypes_are_not_rounded_to_halves(function, number, dtype):
+    """They were: quotients by 70001 were zero in float16, so was the gradient of nanmean()."""
+    x = numbers(dtype)
+    for first, second in [(x, number), (number, x), (x[:1], number)]:
+        actual = function(first.to("loom"), second.to("loom"))
+        torch.testing.assert_close(actual.cpu(), function(first, second), rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("dtype", [*SHORT, torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("function", [torch.asinh, torch.acosh], ids=["asinh", "acosh"])
 def test_large_arguments_have_results(function, dtype):

@@ -149,6 +149,14 @@ FusedOperator::Node FusedOperator::load(const at::Tensor& tensor) {
   return expression_.to(common_, value);
 }
 
+FusedOperator::Node FusedOperator::load_factor(const at::Tensor& tensor) {
+  const bool half = common_ == DType::kHalf || common_ == DType::kBFloat16;
+  const bool single = tensor.is_privateuseone() && tensor.numel() == 1;
+  if (!possible_ || !half || !single || tensor.is_complex()) return load(tensor);
+  const Node value = load_as_is(tensor);
+  return possible_ ? expression_.to(type_, value) : value;
+}
+
 FusedOperator::Node FusedOperator::load_as_is(const at::Tensor& tensor) {
   if (!tensor.defined() || !tensor.is_privateuseone()) {
     possible_ = false;

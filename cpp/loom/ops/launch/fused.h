@@ -41,6 +41,8 @@ class FusedOperator {
   Node load(const at::Tensor& tensor);
   /// The same, a number rounded to `common` like an element.
   Node load_rounded(const at::Tensor& tensor);
+  /// The same, a single element of another dtype as precise as a number: not rounded to `common`.
+  Node load_factor(const at::Tensor& tensor);
   /// As its own dtype: masks, indices.
   Node load_as_is(const at::Tensor& tensor);
   /// The real (0) or imaginary (1) parts of a complex tensor, in the precision of the computation.

@@ -97,12 +97,20 @@ struct BinaryFloat {
   }
 };
 
+/// Products: a number that something is multiplied by keeps the precision of the computation.
+struct Mul {
+  static void emit(FusedOperator& f, const Tensor& to, const Tensor& self, const Tensor& other) {
+    const Node a = f.load(self);
+    f.store(f.apply(f.mask() ? Op::kAnd : Op::kMul, a, f.load_factor(other)), to);
+  }
+};
+
 /// Quotients: a number beside them keeps the precision of the computation.
 struct Div {
   static void emit(FusedOperator& f, const Tensor& to, const Tensor& self, const Tensor& other) {
     if (!f.floating()) return f.give_up();
     const Node a = f.load(self);
-    f.store(f.div(a, f.load(other)), to);
+    f.store(f.div(a, f.load_factor(other)), to);
   }
 };
 
