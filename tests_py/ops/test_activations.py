@@ -187,3 +187,12 @@ def test_infinities_of_another_dtype_than_the_result():
     x = torch.tensor([1.0, float("inf")])
     with pytest.raises(RuntimeError, match="should be same as input"):
         torch.nan_to_num(x.to("loom"), out=torch.empty(2, dtype=torch.float64, device="loom"))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_gradients_of_mish_are_rounded_once(dtype):
+    """They were rounded to half types by each of eight operators."""
+    x = torch.linspace(-8, 8, 4096).to(dtype)
+    exact = aten.mish_backward(torch.ones_like(x).double(), x.double())
+    result = aten.mish_backward(*to_loom((torch.ones_like(x), x))).cpu()
+    torch.testing.assert_close(result.double(), exact, rtol=torch.finfo(dtype).eps, atol=1e-6)

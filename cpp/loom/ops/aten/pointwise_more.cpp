@@ -212,6 +212,13 @@ at::Tensor& is_in_out(const at::Scalar& number, const at::Tensor& test, bool uni
                       invert);
 }
 
+// Half types are rounded once, as by ATen's kernel, not by each of the operators.
+at::Tensor mish_backward(const at::Tensor& grad, const at::Tensor& self) {
+  const c10::ScalarType dtype = at::result_type(grad, self);
+  if (!c10::isReducedFloatingType(dtype)) return native::math_mish_backward(grad, self);
+  return native::math_mish_backward(grad.to(c10::kFloat), self.to(c10::kFloat)).to(dtype);
+}
+
 using Binary = at::Tensor(const at::Tensor&, const at::Tensor&, const at::Scalar&);
 
 at::Tensor& clamp_at_zero(const at::Tensor& self, at::Tensor& to) {
@@ -273,7 +280,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("hardtanh", TORCH_FN(native::hardtanh));
   m.impl("hardtanh_", TORCH_FN(native::hardtanh_));
   m.impl("hardtanh.out", TORCH_FN(native::hardtanh_out));
-  m.impl("mish_backward", TORCH_FN(native::math_mish_backward));
+  m.impl("mish_backward", TORCH_FN(mish_backward));
 }
 
 }  // namespace loom::ops
