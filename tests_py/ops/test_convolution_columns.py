@@ -187,6 +187,63 @@ def test_columns_and_runs_in_channels_last(name, follows):
     agrees(run, *last_too(tensors[:2]))
 
 
+# Images, weights (channels before and after), and what else a transposed convolution takes.
+TRANSPOSED = {
+    "phases of rows and columns": ((3, 20, 9, 12), (20, 17, 4, 5), {"stride": (2, 3)}),
+    "more rows than the gradient has": ((2, 5, 8, 8), (5, 9, 3, 3), {"stride": 2}),
+    "a band of rows in each block": (
+        (1, 40, 70, 66),
+        (40, 3, 4, 4),
+        {"stride": 2, "padding": 1, "output_padding": 1},
+    ),
+    "bands of several blocks of channels": ((1, 70, 60, 40), (70, 40, 5, 4), {"stride": 2}),
+    "images of several blocks": ((20, 30, 30, 20), (30, 24, 3, 3), {"stride": 3, "padding": 1}),
+    "phases that no tap reaches": ((4, 8, 7, 6), (8, 3, 2, 1), {"stride": 4}),
+    "taps beyond the image": (
+        (2, 16, 6, 20),
+        (16, 2, 5, 7),
+        {"stride": 2, "padding": 4, "dilation": (2, 1)},
+    ),
+    "more taps than a tile has rows": ((2, 6, 12, 12), (6, 2, 9, 9), {"padding": 2}),
+    "a signal": ((3, 24, 1, 90), (24, 4, 1, 8), {"stride": (1, 4)}),
+    "one channel": ((6, 12, 14, 14), (12, 1, 4, 4), {"stride": 2, "padding": 1}),
+    "one pixel": ((70, 40, 1, 1), (40, 4, 4, 4), {}),
+}
+
+
+@pytest.mark.parametrize("name", TRANSPOSED)
+@pytest.mark.parametrize("last", [False, True])
+def test_transposed_by_phases(name, last):
+    images, weights, keywords = TRANSPOSED[name]
+    tensors = [numbers(*images), numbers(*weights), numbers(weights[1])]
+    tensors[1] /= weights[0] ** 0.5
+
+    def follows(*operands):
+        return F.relu(F.conv_transpose2d(*operands, **keywords) * 2 - 1)
+
+    plain = lambda *operands: F.conv_transpose2d(*operands, **keywords)  # noqa: E731
+    for operands in (
+        [last_too(tensors), [*last_too(tensors[:1]), *tensors[1:]]] if last else [tensors]
+    ):
+        agrees(plain, *operands)
+        agrees(plain, *operands[:2])
+        agrees(follows, *operands)
+        gradients_agree(plain, *operands)
+
+
+@pytest.mark.parametrize("padding", [0, 1])
+@pytest.mark.parametrize("last", [False, True])
+def test_infinities_of_what_is_transposed_stay_where_they_are_seen(last, padding):
+    """Compared with sums in float64: oneDNN lets weights meet what is beside the image."""
+    images, weights = numbers(2, 6, 9, 9), numbers(6, 3, 3, 3)
+    images[0, 2, 0, 8] = images[1, 1, 8, 8] = float("inf")
+    weights[3, 1, 0, 2] = float("nan")
+    expected = F.conv_transpose2d(images.double(), weights.double(), stride=2, padding=padding)
+    x, w = to_loom(last_too([images, weights]) if last else [images, weights])
+    made = natively(F.conv_transpose2d, x, w, stride=2, padding=padding).cpu()
+    torch.testing.assert_close(made.double(), expected, rtol=1e-5, atol=1e-5, equal_nan=True)
+
+
 @pytest.mark.parametrize("which", [0, 1, 2])
 def test_views_and_layouts(which):
     images, weights = numbers(4, 8, 9, 10), numbers(6, 8, 3, 3)

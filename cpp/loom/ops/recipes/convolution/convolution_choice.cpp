@@ -56,6 +56,8 @@ constexpr std::int64_t kMostPixelsOfImageGradient = 4096;
 constexpr std::int64_t kMostPixelsLast = 2048, kFewestChannelsLast = 16;
 // With so few rows, as of a first layer, oneDNN's forward kernels are slow whatever the size.
 constexpr std::int64_t kFewRows = 160;
+// Two cores of Zen 4, with AVX-512 and with AVX2.
+constexpr std::int64_t kFewChannels = 8, kFewTaps = 9;
 
 bool suits_forward(const Windows& windows) {
   return windows.pixels() <= kMostPixels || windows.rows() <= kFewRows;
@@ -64,8 +66,13 @@ bool suits_forward(const Windows& windows) {
 bool suits_forward_last(const Windows& windows) {
   return windows.pixels() <= kMostPixelsLast && windows.channels >= kFewestChannelsLast;
 }
+// oneDNN is slow where windows lie more than a pixel apart, and where there are few channels, as
+// its vectors are of channels. Elsewhere it adds up in registers what costs a pass for each tap
+// here.
 bool suits_image_gradient(const Windows& windows) {
-  return windows.pixels() <= kMostPixelsOfImageGradient;
+  if (windows.channels_last) return windows.channels <= kFewestChannelsLast / 4;
+  if (windows.y.stride > 1 || windows.x.stride > 1 || windows.channels <= kFewChannels) return true;
+  return windows.pixels() <= (windows.taps() <= kFewTaps ? kMostPixelsOfImageGradient : kPanel);
 }
 bool suits_weight_gradient(const Windows& windows) {
   return windows.pixels() <= kMostPixels && windows.rows() > kFewRows;
@@ -254,18 +261,22 @@ bool launch_own_convolution(const at::Tensor& output, const at::Tensor& input,
 bool launch_own_transposed(const at::Tensor& output, const at::Tensor& input,
                            const at::Tensor& weight, const at::Tensor& bias,
                            const WindowSteps& steps) {
+  const bool last = are_last_images(output, input, weight);
   for (const at::Tensor* tensor : {&output, &input, &weight}) {
-    if (!is_plain_image(*tensor)) return false;
+    if (!last && !is_plain_image(*tensor)) return false;
   }
   if (!can_multiply<float>(ProductsOf::kConvolution) || (bias.defined() && !bias.is_contiguous()))
     return false;
-  const Windows windows = windows_of(output, weight, input, steps);
-  if (sees_little(windows) ||
-      suits_winograd(turned_windows(windows, weight.size(0)), weight.size(1)) ||
-      suits_taps(windows, weight.size(0)) || !suits_image_gradient(windows)) {
+  Windows windows = windows_of(output, weight, input, steps);
+  windows.channels_last = last;
+  const Windows turned = turned_windows(windows, weight.size(0));
+  if (sees_little(windows) || !suits_image_gradient(windows) ||
+      (last ? suits_winograd_last(turned, weight.size(1))
+            : suits_winograd(turned, weight.size(1)) || suits_taps(windows, weight.size(0)))) {
     return false;
   }
-  launch_convolution(convolve_transposed_columns, output, input, weight, bias, windows);
+  launch_convolution(convolve_transposed, output, input, weight, bias, windows,
+                     is_channels_last(weight));
   return true;
 }
 

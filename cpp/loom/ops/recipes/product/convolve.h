@@ -25,9 +25,10 @@ void convolve_weight_gradient(Grid& grid, const TensorRef& result, const TensorR
 /// The gradient of the images from that of the result.
 void convolve_image_gradient(Grid& grid, const TensorRef& result, const TensorRef& gradient,
                              const TensorRef& weights, const Windows& windows);
-/// The same with a number of each channel added, as a transposed convolution has it.
-void convolve_transposed_columns(Grid& grid, const TensorRef& result, const TensorRef& gradient,
-                                 const TensorRef& weights, const TensorRef& bias,
-                                 const Windows& windows);
+/// The same with a number of each channel added, as a transposed convolution has it. Images may be
+/// in channels_last, and the weights in that order or in the other one.
+void convolve_transposed(Grid& grid, const TensorRef& result, const TensorRef& gradient,
+                         const TensorRef& weights, const TensorRef& bias, const Windows& windows,
+                         bool weights_last);
 
 }  // namespace loom::ops
