@@ -70,9 +70,9 @@ inline std::int64_t even_width(std::int64_t columns, std::int64_t widest, std::i
   return 16 * time(best) < 15 * time(widest) ? best : widest;
 }
 
-// What two cores take for a grid of blocks, in rows times columns of whole vectors. Each begins with
-// half of the blocks (Slot::divide()) and goes on with what the other one has not begun. To begin a
-// block takes as long as some rows.
+// What two cores take for a grid of blocks, in rows times columns of whole vectors. Each begins
+// with half of the blocks (Slot::divide()) and goes on with what the other one has not begun. To
+// begin a block takes as long as some rows.
 inline std::int64_t two_cores_time(Block block, std::int64_t rows, std::int64_t columns) {
   constexpr std::int64_t kRowsToBegin = 8, kVector = 16;
   const std::int64_t across = ceil_div(columns, block.columns);
