@@ -80,4 +80,8 @@ KNOWN_COMPILED: dict[tuple[str, str, str, str], str] = {
         )
         for name in ("diag", "diag_embed", "diagflat", "diagonal_scatter")
     },
+    ("op_db", "ormqr", "gradient", "*"): (
+        "strides of gradients: compiled code of any device gives the matrices' as rows, eager code "
+        "as columns"
+    ),
 }
