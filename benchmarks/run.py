@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import importlib.metadata
+import importlib.util
 import json
 import os
 import platform
@@ -203,22 +204,26 @@ def show(run: Json) -> None:
 
 
 def save(run: Json, folder: Path) -> None:
-    from plot import draw
-
+    """Before anything else is made of it: measuring takes much longer."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"suite-{datetime.datetime.now():%Y%m%d-%H%M%S}.json"
     path.write_text(json.dumps(run, indent=1) + "\n")
+    print(f"\n{path}")
+    if importlib.util.find_spec("matplotlib") is None:
+        print("no plot: it needs matplotlib (pip install 'torch-loom[bench]')")
+        return
+    from plot import draw
+
     draw(run, path.with_suffix(".svg"))
-    print(f"\n{path} and .svg")
 
 
 def publish(runs: Sequence[Json], write: bool) -> None:
     """Prints the tables, and makes the page of them."""
-    from plot import draw
-
     for run in runs:
         show(run)
     if write:
+        from plot import draw
+
         docs = FOLDER.parent / "docs"
         draw(runs[0], docs / "performance.svg")
         (docs / "performance.md").write_text(report.page(runs, "performance.svg"))
@@ -237,6 +242,8 @@ def main() -> int:
         unknown = [name for name in names if name not in of]
         if unknown:
             arguments.error(f"expected {what} of {', '.join(of)}, got {', '.join(unknown)}")
+    if given.write and importlib.util.find_spec("matplotlib") is None:
+        arguments.error("--write needs matplotlib: pip install 'torch-loom[bench]'")
     if given.before:
         os.environ[BEFORE] = str(given.before.resolve(strict=True))
     groups = [name for name in GROUPS if name in given.names or not given.names]
@@ -248,8 +255,8 @@ def main() -> int:
         return 0
     if groups:
         run = run_suite(groups, given)
-        publish([run], given.write)
         save(run, given.output)
+        publish([run], given.write)
     codes = []
     for each in parts:
         options = ["--write"] if given.write and each in WRITTEN_BY_THEMSELVES else []
