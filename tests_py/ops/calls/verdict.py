@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Whether loom did what cpu did. Where numbers differ, the same call in float64 says who is right.
+
+A difference counts where loom is further from float64 than FACTOR times as far as cpu is, and by
+more units in the last place than ALLOWED of a dtype.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from calls.call import Call, simpler
+from calls.ways import WAYS, Attempt
+from support.oracle import describe, leaves, significant
+
+FACTOR = 4.0
+# Units in the last place of an element (pointwise) or of the largest element (sums).
+ALLOWED = {torch.float16: 3.0, torch.bfloat16: 3.0, torch.float32: 24.0, torch.float64: 64.0}
+# Without float64 as a judge, as where no kernel takes it.
+UNJUDGED = 8.0
+WIDE = {
+    torch.float16: torch.float64,
+    torch.bfloat16: torch.float64,
+    torch.float32: torch.float64,
+    torch.complex64: torch.complex128,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """How loom differs from cpu: error, form (dtypes, shapes), strides, memory or values."""
+
+    kind: str
+    text: str
+
+
+@dataclasses.dataclass
+class Outcome:
+    """What a call left behind: its results, or its error, and the operands' memory."""
+
+    results: list[Any]
+    operands: list[Tensor]
+    error: Exception | None = None
+
+
+def flat(tensor: Tensor) -> Tensor:
+    """All memory of the tensor's storage, on cpu."""
+    storage = tensor.detach().untyped_storage()
+    whole = torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(storage)
+    return whole.cpu()
+
+
+def on_host(value: Any) -> Any:
+    """A copy that lies as the tensor does."""
+    if not isinstance(value, Tensor):
+        return value
+    plain = value.detach().resolve_conj().resolve_neg()
+    return flat(plain).as_strided(plain.shape, plain.stride(), plain.storage_offset())
+
+
+def run(call: Call, device: str, wide: bool = False) -> Outcome:
+    operands = [operand.make() for operand in call.operands]
+    if wide:
+        operands = [x.to(WIDE.get(x.dtype, x.dtype)) for x in operands]
+    attempt = Attempt(call, device, operands)
+    torch.manual_seed(7)
+    try:
+        results = list(leaves(WAYS[call.way](attempt)))
+        results = [on_host(x) for x in results]
+        if device == "loom":
+            torch.accelerator.synchronize()
+        return Outcome(results, [flat(x) for x in attempt.operands])
+    except Exception as error:
+        with contextlib.suppress(Exception):  # told once is enough
+            torch.accelerator.synchronize()
+        return Outcome([], [], error)
+
+
+def compared_forms(got: Any, wanted: Any, call: Call) -> Finding | None:
+    if type(got) is not type(wanted):
+        return Finding("form", f"{type(got).__name__}, on cpu {type(wanted).__name__}")
+    if not isinstance(got, Tensor):
+        same = got == wanted or (got != got and wanted != wanted)
+        return None if same else Finding("values", f"{got}, on cpu {wanted}")
+    for attribute in ("dtype", "shape"):
+        ours, theirs = getattr(got, attribute), getattr(wanted, attribute)
+        if ours != theirs:
+            return Finding("form", f"{attribute} {ours}, on cpu {theirs}")
+    if call.strides and significant(got) != significant(wanted):
+        return Finding("strides", f"{got.stride()}, on cpu {wanted.stride()}, of {got.shape}")
+    return None
+
+
+def classes(tensor: Tensor) -> Tensor:
+    """0 for finite numbers, 1 and 2 for infinities, 3 for NaN."""
+    return tensor.isposinf() + 2 * tensor.isneginf().int() + 3 * tensor.isnan().int()
+
+
+def finite_class(got: Tensor, other: Tensor, most: float) -> Tensor:
+    """Whether both are of one class; what nearly overflows is infinite, too."""
+    near = (got.abs() > 0.98 * most) & (other.abs() > 0.98 * most) & (got * other > 0)
+    return (classes(got) == classes(other)) | near
+
+
+def largest(tensor: Tensor) -> float:
+    finite = tensor[tensor.isfinite()].abs()
+    return float(finite.max()) if finite.numel() else 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Scale:
+    """How large an element's unit in the last place is."""
+
+    call: Call
+    operands: float
+
+    def units(self, reference: Tensor, dtype: torch.dtype) -> Tensor:
+        info = torch.finfo(dtype)
+        least = info.tiny
+        if not self.call.pointwise or dtype == torch.float64:
+            # Sums may be near zero.
+            near_zero = 1.0 if reference.numel() < 64 else 2.0**-6
+            least = max(least, largest(reference), near_zero * self.operands)
+        return reference.abs().nan_to_num(0, 0, 0).clamp_min(least) * info.eps
+
+
+def precision(got: Tensor, call: Call) -> torch.dtype:
+    """The least precise dtype that the result may have been computed in."""
+    dtypes = [got.dtype, *(o.dtype for o in call.operands if o.dtype.is_floating_point)]
+    if ".to(torch.float32)" in call.code or not dtypes[1:]:
+        dtypes.append(torch.float32)
+    if call.way == "autocast":
+        dtypes.append(torch.bfloat16)
+    return max(dtypes, key=lambda dtype: torch.finfo(dtype).eps)
+
+
+def compared_numbers(
+    got: Tensor, wanted: Tensor, reference: Tensor | None, scale: Scale
+) -> Finding | None:
+    if got.dtype.is_complex:
+        got, wanted = torch.view_as_real(got), torch.view_as_real(wanted)
+        if reference is not None:
+            reference = torch.view_as_real(reference.to(torch.complex128))
+    info, dtype = torch.finfo(got.dtype), precision(got, scale.call)
+    judge = wanted if reference is None else reference.to(got.dtype)
+    right = wanted.double() if reference is None else reference.double()
+    ours, theirs = got.double(), wanted.double()
+    # Where cpu overflows on the way, so may loom, elsewhere.
+    judged = finite_class(theirs, judge.double(), info.max)
+    wrong = judged & ~finite_class(ours, theirs, info.max)
+    if not scale.call.pointwise:  # which infinity comes first is decided by the order of a sum
+        wrong &= ours.isfinite() | theirs.isfinite() | (right.abs() < info.max)
+    units = scale.units(right, dtype)
+    off = ((ours - right).abs() / units).nan_to_num(0, 0, 0)
+    cpu_off = ((theirs - right).abs() / units).nan_to_num(0, 0, 0)
+    allowed = ALLOWED[dtype] * (UNJUDGED if reference is None else 1.0)
+    bound = allowed + FACTOR * (cpu_off if scale.call.pointwise else cpu_off.max())
+    wrong |= judged & ours.isfinite() & right.isfinite() & (off > bound)
+    if not wrong.any():
+        return None
+    index = tuple(wrong.nonzero()[0].tolist())
+    told = "not judged" if reference is None else f"float64 {right[index].item():.9g}"
+    return Finding("values", (
+        f"{int(wrong.sum())} of {wrong.numel()} elements of {got.dtype} {tuple(got.shape)}; "
+        f"{got[index].item():.9g}, on cpu {wanted[index].item():.9g} at {index} ({told}; "
+        f"loom is off by {float(off.max()):.3g} units, cpu by {float(cpu_off.max()):.3g})"
+    ))  # fmt: skip
+
+
+def differs(got: Tensor, wanted: Tensor, signs: bool) -> Tensor:
+    """Which elements are other ones; with `signs`, -0 is not 0. NaN is NaN."""
+    if got.is_complex():
+        parts = [torch.view_as_real(t) for t in (got, wanted)]
+        return differs(parts[0], parts[1], signs).any(-1)
+    if not got.is_floating_point():
+        return got != wanted
+    wrong = got != wanted
+    if signs:
+        wrong |= got.signbit() != wanted.signbit()
+    return wrong & ~(got.isnan() & wanted.isnan())
+
+
+class Judge:
+    """Compares the outcomes of a call; float64 is asked only where they differ."""
+
+    def __init__(self, call: Call) -> None:
+        self.call = call
+        self.on_cpu = run(call, "cpu")
+        self.on_loom = run(call, "loom")
+        self._wide: Outcome | None = None
+
+    def wide(self) -> Outcome:
+        if self._wide is None:
+            self._wide = run(self.call, "cpu", wide=True)
+        return self._wide
+
+    def finding(self) -> Finding | None:
+        ours, theirs = self.on_loom, self.on_cpu
+        if type(ours.error) is not type(theirs.error):
+            return Finding("error", f"{describe(ours.error)}; on cpu {describe(theirs.error)}")
+        if theirs.error is not None:
+            return None
+        if len(ours.results) != len(theirs.results):
+            return Finding("form", f"{len(ours.results)} results, on cpu {len(theirs.results)}")
+        for n, (got, wanted) in enumerate(zip(ours.results, theirs.results, strict=True)):
+            found = self._result(n, got, wanted)
+            if found:
+                return dataclasses.replace(found, text=f"result {n}: {found.text}")
+        for n, (got, wanted) in enumerate(zip(ours.operands, theirs.operands, strict=True)):
+            found = self._tensor(got, wanted, lambda n=n: self.wide().operands[n:])
+            if found:
+                return Finding("memory", f"operand {n} afterwards: {found.text}")
+        return None
+
+    def _result(self, n: int, got: Any, wanted: Any) -> Finding | None:
+        call = self.call
+        if call.way == "autocast" and isinstance(got, Tensor) and got.is_floating_point():
+            wanted = wanted.to(got.dtype)
+            call = dataclasses.replace(call, strides=False)
+        form = compared_forms(got, wanted, call)
+        if form or not isinstance(got, Tensor):
+            return form
+        return self._tensor(got, wanted, lambda: self.wide().results[n:])
+
+    def _tensor(
+        self, got: Tensor, wanted: Tensor, judges: Callable[[], list[Any]]
+    ) -> Finding | None:
+        """`judges`: the same in float64 is the first of these, if there is one."""
+        wrong = differs(got, wanted, self.call.exact)
+        if not wrong.any():
+            return None
+        if self.call.exact or not (got.is_floating_point() or got.is_complex()):
+            index = tuple(wrong.nonzero()[0].tolist())
+            return Finding("values", f"{int(wrong.sum())} of {wrong.numel()} elements of "
+                           f"{got.dtype} {tuple(got.shape)} are other ones: {got[index]!r}, "
+                           f"on cpu {wanted[index]!r} at {index}")  # fmt: skip
+        reference = None
+        if got.dtype not in (torch.float64, torch.complex128):  # cpu is no less precise
+            reference = next(iter(judges()), None)
+        if not isinstance(reference, Tensor) or reference.shape != got.shape:
+            reference = None
+        operands = [largest(o.make()) for o in self.call.operands if o.dtype.is_floating_point]
+        return compared_numbers(got, wanted, reference, Scale(self.call, max([1.0, *operands])))
+
+
+def judge(call: Call) -> Finding | None:
+    """How loom differs from cpu in this call, or nothing. What cpu refuses loom has to refuse."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return Judge(call).finding()
+
+
+def simplest(call: Call, finding: Finding) -> Call:
+    """The call without what does not matter to the finding."""
+    for shorter in simpler(call):
+        try:
+            found = judge(shorter)
+        except Exception:
+            continue
+        if found is not None and found.kind == finding.kind:
+            return simplest(shorter, finding)
+    return call
