@@ -13,7 +13,7 @@ import dataclasses
 import itertools
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -80,10 +80,11 @@ class Caller:
         self._worker.close()
 
 
-def answers(caller: Caller, families: Iterable[str], seeds: Iterable[int]) -> Iterator[Answer]:
-    """Of all families with the first seed, then with the next one."""
-    for seed, family in itertools.product(seeds, list(families)):
-        yield caller.ask(family, seed)
+def answers(caller: Caller, families: Sequence[str], seeds: Iterable[int]) -> Iterator[Answer]:
+    """Of all families with the first seed, then with the next one; seeds may have no end."""
+    for seed in seeds:
+        for family in families:
+            yield caller.ask(family, seed)
 
 
 def main() -> int:

@@ -23,6 +23,7 @@ from support.oracle import describe, leaves, significant
 FACTOR = 4.0
 # Units in the last place of an element (pointwise) or of the largest element (sums).
 ALLOWED = {torch.float16: 3.0, torch.bfloat16: 3.0, torch.float32: 24.0, torch.float64: 64.0}
+DERIVED = {"gradients", "leaves", "second", "jvp"}
 # Without float64 as a judge, as where no kernel takes it.
 UNJUDGED = 8.0
 WIDE = {
@@ -128,6 +129,9 @@ class Scale:
             # Sums may be near zero.
             near_zero = 1.0 if reference.numel() < 64 else 2.0**-6
             least = max(least, largest(reference), near_zero * self.operands)
+        elif dtype == torch.float32 and self.call.way in DERIVED:
+            # Derivatives are sums, too; those of half types are made in float32.
+            least = max(least, 2.0**-5 * min(1.0, largest(reference)))
         return reference.abs().nan_to_num(0, 0, 0).clamp_min(least) * info.eps
 
 
