@@ -202,8 +202,9 @@ struct StructuredForm<Op, Meta, Policy, kCpu, Result(Argument...)> {
     StructuredMeta<Meta, kKind, kOutputs> meta(std::move(given));
     meta.meta(for_meta(inputs)...);
     const Outputs& outputs = meta.outputs();
-    if constexpr (kKind == OutputKind::kNew && requires { Policy::kFollowsFormat; }) {
-      const c10::MemoryFormat format = std::get<0>(std::tie(inputs...)).suggest_memory_format();
+    if constexpr (kKind == OutputKind::kNew && requires { Policy::kFormatOf; }) {
+      const at::Tensor& images = std::get<Policy::kFormatOf>(std::tie(inputs...));
+      const c10::MemoryFormat format = images.suggest_memory_format();
       if (format != c10::MemoryFormat::Contiguous) {
         outputs[0].unsafeGetTensorImpl()->empty_tensor_restride(format);
       }

@@ -42,8 +42,8 @@ constexpr std::array<std::string_view, 2> kResizesOutput = {"aten::huber_loss",
                                                             "aten::binary_cross_entropy"};
 
 // Operators whose CPU kernel gives the result the memory format of the first argument.
-constexpr std::array<std::string_view, 3> kFollowsFormat = {
-    "aten::max_unpool2d", "aten::reflection_pad2d", "aten::reflection_pad2d_backward"};
+constexpr std::array<std::string_view, 2> kFollowsFormat = {"aten::max_unpool2d",
+                                                            "aten::reflection_pad2d"};
 
 // The same for (channels, depth, height, width), too, which beside a batch would be channels last.
 constexpr std::array<std::string_view, 1> kFollowsFormatOfVolumes = {

@@ -36,8 +36,11 @@ Geometry contiguous(const at::Tensor& like) { return {like.scalar_type(), like.s
 /// In the memory format that `like` suggests; as resize_() makes it.
 Geometry suggested(const at::Tensor& like, c10::IntArrayRef sizes) {
   Geometry geometry(like.scalar_type(), sizes);
-  if (like.dim() == 4 && like.suggest_memory_format() == c10::MemoryFormat::ChannelsLast) {
+  const c10::MemoryFormat format = like.suggest_memory_format();
+  if (format == c10::MemoryFormat::ChannelsLast) {
     geometry.strides = at::DimVector(c10::get_channels_last_strides_2d(sizes));
+  } else if (format == c10::MemoryFormat::ChannelsLast3d) {
+    geometry.strides = at::DimVector(c10::get_channels_last_strides_3d(sizes));
   }
   return geometry;
 }
@@ -282,17 +285,23 @@ Inferred reflection_pad2d(Arguments arguments) {
 }
 
 // (grad_output, self, padding)
-Inferred pad2d_backward(Arguments arguments) {
+template <int kDims>
+Inferred pad_backward(Arguments arguments) {
   const at::Tensor &gradient = tensor_at(arguments, 0), &self = tensor_at(arguments, 1);
   const at::DimVector padding = arguments[2].toDimVector();
-  if ((self.dim() != 3 && self.dim() != 4) || self.numel() == 0 || padding.size() != 4 ||
-      !is_real(self.scalar_type()) || !same_floating(gradient, self)) {
+  if ((self.dim() != kDims + 1 && self.dim() != kDims + 2) || self.numel() == 0 ||
+      padding.size() != 2 * kDims || !same_floating(gradient, self)) {
     return std::nullopt;
   }
-  const at::DimVector padded = replaced(
-      self, 2, {self.size(-2) + padding[2] + padding[3], self.size(-1) + padding[0] + padding[1]});
-  if (gradient.sizes() != c10::IntArrayRef(padded)) return std::nullopt;
+  at::DimVector padded(kDims);
+  for (std::size_t d = 0; d < kDims; ++d) {  // the last dimension's padding comes first
+    const std::size_t of = 2 * (kDims - 1 - d);
+    padded[d] = self.size(static_cast<std::int64_t>(d) - kDims) + padding[of] + padding[of + 1];
+  }
+  if (gradient.sizes() != c10::IntArrayRef(replaced(self, kDims, padded))) return std::nullopt;
   return {{suggested(self, self.sizes())}};
 }
+Inferred pad2d_backward(Arguments arguments) { return pad_backward<2>(arguments); }
+Inferred pad3d_backward(Arguments arguments) { return pad_backward<3>(arguments); }
 
 }  // namespace loom::ops::inference

@@ -109,6 +109,7 @@ constexpr std::array kRules = {
     Entry{"aten::max_unpool2d", "", inference::max_unpool2d, kMeta},
     Entry{"aten::max_unpool3d", "", inference::max_unpool3d, kMeta},
     Entry{"aten::replication_pad2d_backward", "", inference::pad2d_backward, kMeta},
+    Entry{"aten::replication_pad3d_backward", "", inference::pad3d_backward, kMeta},
     Entry{"aten::reflection_pad2d", "", inference::reflection_pad2d, kMeta},
     Entry{"aten::reflection_pad2d_backward", "", inference::pad2d_backward, kMeta},
     Entry{"aten::_cdist_forward", "", inference::cdist, kMeta},

@@ -146,6 +146,7 @@ Inferred max_unpool2d(Arguments arguments);
 Inferred max_unpool3d(Arguments arguments);
 Inferred reflection_pad2d(Arguments arguments);
 Inferred pad2d_backward(Arguments arguments);
+Inferred pad3d_backward(Arguments arguments);
 
 Inferred cdist(Arguments arguments);
 Inferred cdist_backward(Arguments arguments);

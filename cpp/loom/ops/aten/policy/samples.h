@@ -37,11 +37,16 @@ struct Samples {
   }
 };
 
-/// The CPU kernels of paddings give a new result the memory format of their first argument. They
-/// copy runs of elements, at 0.1 ns each.
+/// The CPU kernels of paddings give a new result the memory format of the images. They copy runs of
+/// elements, at 0.1 ns each.
 template <int kSpatial>
 struct Padding : Samples<kSpatial, 3> {
-  static constexpr bool kFollowsFormat = true;
+  static constexpr std::size_t kFormatOf = 0;
+};
+/// (grad_output, self, ...)
+template <int kSpatial>
+struct PaddingGradient : Samples<kSpatial, 3> {
+  static constexpr std::size_t kFormatOf = 1;
 };
 
 }  // namespace loom::ops
