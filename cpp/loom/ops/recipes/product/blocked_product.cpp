@@ -65,7 +65,9 @@ bool prefers_transposed(const Problem<T, E>& p) {
 // How many inner elements of the left operand are copied before the blocks use them; 0: none.
 template <class T, class E>
 std::int64_t copied_depth(const Problem<T, E>& p) {
-  if (p.batch > 1 || p.rows() == 1 || has_kernel_rows(p.left.first) || reads_columns(p)) return 0;
+  if (p.batch > 1 || p.rows() == 1 || reads_columns(p)) return 0;
+  const bool any_rows = std::is_same_v<T, c10::BFloat16> && rounds_in_registers();
+  if (any_rows ? p.left.first.row_major() : has_kernel_rows(p.left.first)) return 0;
   const std::int64_t inner = p.inner();
   const double work =
       static_cast<double>(p.rows()) * static_cast<double>(p.columns()) * static_cast<double>(inner);

@@ -4,6 +4,7 @@
 #include "loom/base/ceil_div.h"
 #include "loom/base/simd_level.h"
 #include "loom/kernels/gemm/bfloat16.h"
+#include "loom/kernels/gemm/rounded_panel.h"
 #include "loom/ops/launch/elements.h"
 #include "loom/ops/recipes/product/block_kernel.h"
 
@@ -128,6 +129,13 @@ template <>
 bool can_multiply<BFloat16>(ProductsOf) {
   static const bool works = bfloat16_works();
   return works && at::globalContext().userEnabledMkldnn();
+}
+
+// LOOM_SIMD does not keep oneDNN from the matrix unit.
+bool rounds_in_registers() noexcept {
+  static const bool rounds =
+      kernels::gemm::multiply_rounded.available() && processor_simd_level() < SimdLevel::kAmx;
+  return rounds;
 }
 
 template <class T>

@@ -85,6 +85,10 @@ template <class T>
   return kPanel * padded_inner<T>(inner) + 256 / static_cast<std::int64_t>(sizeof(T));
 }
 
+/// Whether kernels::gemm::multiply_rounded() is the kernel for bfloat16 that is rounded at once:
+/// not where the block kernel has a matrix unit (AMX).
+[[nodiscard]] bool rounds_in_registers() noexcept;
+
 /// True if the block kernel reads the left operand where it is: dense rows. The last of an odd
 /// number of bfloat16 takes it a call of its own, which costs a short row more than a copy does.
 template <class T>
@@ -133,6 +137,10 @@ class PackedRight {
   PackedRight(const MatrixView<const T>& right, std::int64_t left_rows);
   /// As multiply(). Requires: at most kTileRows rows.
   void multiply(const MatrixView<const T>& left, float* to, std::int64_t ld, bool add) const;
+  /// The panel with the columns from `column` on. Requires: bfloat16.
+  [[nodiscard]] const T* panel(std::int64_t column) const noexcept {
+    return data_ + column / kPanel * panel_step_;
+  }
   /// The same for the columns of one panel, which begin at `column`. Requires: `left` is one of
   /// kernel_rows().
   void multiply_panel(const MatrixView<const T>& left, std::int64_t column, float* to,

@@ -5,6 +5,7 @@
 // any; scratch memory is the calling thread's.
 
 #include "loom/kernels/gemm/bfloat16.h"
+#include "loom/kernels/gemm/rounded_panel.h"
 #include "loom/ops/launch/elements.h"
 #include "loom/ops/recipes/product/blocked_product.h"
 #include "loom/ops/recipes/product/multiply.h"
@@ -122,8 +123,29 @@ inline std::int64_t rounded_columns(const MatrixView<c10::BFloat16>& result) {
   return result.columns <= kPanel || result.row_stride % kLine == 0 ? kPanel : 2 * kPanel;
 }
 
+// Panel by panel, whose sums stay in registers until they are rounded.
+inline void run_rounded(const Part<c10::BFloat16>& whole, const PackedRight<c10::BFloat16>& packed,
+                        const Finish<c10::BFloat16>& finish) {
+  const MatrixView<const c10::BFloat16> left =
+      whole.left.row_major() ? whole.left : kernel_rows(whole.left);
+  for (std::int64_t column = 0; column < whole.result.columns; column += kPanel) {
+    const std::int64_t columns = std::min(kPanel, whole.result.columns - column);
+    const Part<c10::BFloat16> p = whole.cut(0, column, whole.result.rows, columns);
+    prefetch(p.result);
+    finish.prefetch(p);
+    kernels::gemm::multiply_rounded(
+        {left.rows, columns, left.columns, stored(left.data), left.row_stride,
+         stored(packed.panel(column)), p.added() ? stored(p.addend.data) : nullptr,
+         p.addend.row_stride, stored(p.result.data), p.result.row_stride});
+  }
+}
+
 inline void run_tile(const Part<c10::BFloat16>& whole, const PackedRight<c10::BFloat16>& packed,
                      const Finish<c10::BFloat16>& finish) {
+  const bool rows_added = whole.beta == 1 && whole.addend.column_stride == 1;
+  if (rounds_in_registers() && (rows_added || !whole.added())) {
+    return run_rounded(whole, packed, finish);
+  }
   const MatrixView<const c10::BFloat16> left = kernel_rows(whole.left);
   const std::int64_t ld = rounded_columns(whole.result);
   float* to = t_accumulators.get<float>(kTileRows * ld);
