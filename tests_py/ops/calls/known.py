@@ -57,14 +57,6 @@ KNOWN = [
         text=r"no error; on cpu NotImplementedError: .* not implemented for '(Half|BFloat16)'",
     ),
     Known(
-        "the cell is one kernel, as on CUDA, which has no forward derivative",
-        "error",
-        Call("cell", "torch.lstm_cell(a, (b, b), c, c, d, d)",
-             (halves(2, 3), halves(2, 3), halves(12, 3), halves(12)), way="jvp"),
-        text="forward AD with _thnn_fused",
-        way="jvp",
-    ),
-    Known(
         "weights do not meet padding, where cpu multiplies its zeros by infinities",
         "values",
         Call("convolution", "F.conv2d(a, b, padding=[3, 1])",

@@ -5,8 +5,8 @@
 #include "loom/kernels/recurrent/cell.h"
 #include "loom/ops/launch/empty.h"
 #include "loom/ops/launch/launch.h"
+#include "loom/ops/recipes/rnn_cell_formula.h"
 
-#include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <torch/library.h>
 
@@ -34,11 +34,6 @@ Along along_batch(const at::Tensor& gates, std::uint32_t batched) {
   return along;
 }
 
-at::Tensor gate(const at::Tensor& gates, std::int64_t index, std::int64_t count) {
-  const std::int64_t size = gates.size(1) / count;
-  return gates.narrow(1, index * size, size);
-}
-
 void check_gates(const char* name, const at::Tensor& input, const at::Tensor& hidden,
                  const at::Tensor& state, std::int64_t count) {
   TORCH_CHECK(input.dim() == 2 && input.sizes() == hidden.sizes(), name,
@@ -48,10 +43,6 @@ void check_gates(const char* name, const at::Tensor& input, const at::Tensor& hi
       state.dim() == 2 && state.size(0) == input.size(0) && state.size(1) * count == input.size(1),
       name, ": expected a state of shape [", input.size(0), ", ", input.size(1) / count, "], got ",
       state.sizes());
-}
-
-at::Tensor with_bias(const at::Tensor& gates, const at::Tensor& bias) {
-  return bias.defined() ? gates + bias : gates;
 }
 
 /// The rows of a matrix of floats, none if it is undefined.
@@ -112,14 +103,10 @@ void lstm_kernel(const at::Tensor& to_hidden, const at::Tensor& to_cell,
                                           .kept = rows_of<float>(to_cell),
                                           .state = rows_of<float>(to_hidden)});
   }
-  const at::Tensor gates = with_bias(input + hidden, input_bias);
-  workspace.copy_(with_bias(gates, hidden_bias));
-  gate(workspace, 0, 4).sigmoid_();
-  gate(workspace, 1, 4).sigmoid_();
-  gate(workspace, 2, 4).tanh_();
-  gate(workspace, 3, 4).sigmoid_();
-  to_cell.copy_(gate(workspace, 1, 4) * cell + gate(workspace, 0, 4) * gate(workspace, 2, 4));
-  to_hidden.copy_(gate(workspace, 3, 4) * to_cell.tanh());
+  const auto [state, kept, gates] = lstm_cell_formula(input, hidden, cell, input_bias, hidden_bias);
+  to_hidden.copy_(state);
+  to_cell.copy_(kept);
+  workspace.copy_(gates);
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_cell(const at::Tensor& input,
@@ -161,22 +148,10 @@ void lstm_backward_kernel(const at::Tensor& to_gates, const at::Tensor& to_cell,
                                               .carried = rows_of<float>(to_cell),
                                               .input_grad = rows_of<float>(to_gates)});
   }
-  const at::Tensor in = gate(workspace, 0, 4);
-  const at::Tensor forget = gate(workspace, 1, 4);
-  const at::Tensor candidate = gate(workspace, 2, 4);
-  const at::Tensor output = gate(workspace, 3, 4);
-  const at::Tensor squashed = new_cell.tanh();
-  at::Tensor through_cell = grad_cell.defined() ? grad_cell : new_cell.mul(0);
-  if (grad_hidden.defined()) {
-    through_cell = through_cell + grad_hidden * output * (1 - squashed * squashed);
-    gate(to_gates, 3, 4).copy_(grad_hidden * squashed * (1 - output) * output);
-  } else {
-    gate(to_gates, 3, 4).zero_();
-  }
-  gate(to_gates, 0, 4).copy_(through_cell * candidate * (1 - in) * in);
-  gate(to_gates, 1, 4).copy_(through_cell * cell * (1 - forget) * forget);
-  gate(to_gates, 2, 4).copy_(through_cell * in * (1 - candidate * candidate));
-  to_cell.copy_(through_cell * forget);
+  const auto [gates, carried] =
+      lstm_cell_gradient_formula(grad_hidden, grad_cell, cell, new_cell, workspace);
+  to_gates.copy_(gates);
+  to_cell.copy_(carried);
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_cell_backward(
@@ -191,20 +166,12 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_cell_backward(
   return {to_gates, to_cell, has_bias ? to_gates.sum(0) : at::Tensor()};
 }
 
-// Gates: reset, update, new. The workspace keeps them after their activations, then the state and
-// the hidden part of the new gate.
 void gru_kernel(const at::Tensor& to_hidden, const at::Tensor& workspace, const at::Tensor& input,
                 const at::Tensor& hidden, const at::Tensor& state, const at::Tensor& input_bias,
                 const at::Tensor& hidden_bias) {
-  const at::Tensor from_input = with_bias(input, input_bias);
-  const at::Tensor from_hidden = with_bias(hidden, hidden_bias);
-  const auto part = [&](std::int64_t index) { return gate(workspace, index, 5); };
-  part(0).copy_((gate(from_input, 0, 3) + gate(from_hidden, 0, 3)).sigmoid());
-  part(1).copy_((gate(from_input, 1, 3) + gate(from_hidden, 1, 3)).sigmoid());
-  part(4).copy_(gate(from_hidden, 2, 3));
-  part(2).copy_((gate(from_input, 2, 3) + part(0) * part(4)).tanh());
-  part(3).copy_(state);
-  to_hidden.copy_(part(2) + part(1) * (state - part(2)));
+  const auto [made, kept] = gru_cell_formula(input, hidden, state, input_bias, hidden_bias);
+  to_hidden.copy_(made);
+  workspace.copy_(kept);
 }
 
 std::tuple<at::Tensor, at::Tensor> gru_cell(const at::Tensor& input, const at::Tensor& hidden,
@@ -223,21 +190,10 @@ std::tuple<at::Tensor, at::Tensor> gru_cell(const at::Tensor& input, const at::T
 void gru_backward_kernel(const at::Tensor& to_input, const at::Tensor& to_hidden,
                          const at::Tensor& to_state, const at::Tensor& grad,
                          const at::Tensor& workspace) {
-  const at::Tensor reset = gate(workspace, 0, 5);
-  const at::Tensor update = gate(workspace, 1, 5);
-  const at::Tensor candidate = gate(workspace, 2, 5);
-  const at::Tensor state = gate(workspace, 3, 5);
-  const at::Tensor hidden_part = gate(workspace, 4, 5);
-  const at::Tensor to_candidate = grad * (1 - update) * (1 - candidate * candidate);
-  const at::Tensor to_reset = to_candidate * hidden_part * (1 - reset) * reset;
-  const at::Tensor to_update = grad * (state - candidate) * (1 - update) * update;
-  for (const at::Tensor& gates : {to_input, to_hidden}) {
-    gate(gates, 0, 3).copy_(to_reset);
-    gate(gates, 1, 3).copy_(to_update);
-  }
-  gate(to_input, 2, 3).copy_(to_candidate);
-  gate(to_hidden, 2, 3).copy_(to_candidate * reset);
-  to_state.copy_(grad * update);
+  const auto [input, hidden, state] = gru_cell_gradient_formula(grad, workspace);
+  to_input.copy_(input);
+  to_hidden.copy_(hidden);
+  to_state.copy_(state);
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> gru_cell_backward(
