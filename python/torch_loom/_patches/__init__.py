@@ -17,6 +17,7 @@ from . import (
     opcheck,
     optimizers,
     processes,
+    quantization,
     settings,
 )
 
@@ -36,6 +37,7 @@ def apply() -> None:
         distributed,
         fakes,
         optimizers,
+        quantization,
         settings,
     ):
         try:

@@ -28,6 +28,7 @@ def _answer_dynamo() -> None:
             "torch._functorch._aot_autograd.graph_compile": ".inductor.stream_functions:keep_saved",
             "torch._functorch._aot_autograd.streams": ".inductor.stream_functions:estimate",
             "torch._inductor.decomposition": ".inductor.operators:keep",
+            "torch._inductor.fx_passes.quantization": ".inductor.products:match_int8_weights",
             "torch._inductor.compile_fx": ".inductor.without_compiler:apply",
         },
     )

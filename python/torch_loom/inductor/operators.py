@@ -15,6 +15,8 @@ import torch
 from torch._C import DispatchKey
 from torch.utils import _pytree as pytree
 
+from . import products
+
 __all__ = ["keep", "lower"]
 
 _aten = torch.ops.aten
@@ -76,6 +78,7 @@ def keep(decomposition: ModuleType) -> None:
                 table[overload] = _unless_kept(packet, table[overload])
             if DispatchKey.Autograd in getattr(overload, "py_kernels", ()):
                 _trace_as_it_runs(overload)
+    products.keep(table, decomposition.config)
 
 
 def lower() -> None:
