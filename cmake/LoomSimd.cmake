@@ -30,6 +30,7 @@ elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
     ${LOOM_SIMD_FLAGS_avx512}
     -mavx512bf16
     -mavx512vbmi
+    -mavx512vnni
     $<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized>
   )
 endif()

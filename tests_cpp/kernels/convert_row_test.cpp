@@ -81,5 +81,16 @@ TEST_P(ConvertRowTest, HalfsAreWidenedScaledAndRoundedAsSingleOnesAre) {
   }
 }
 
+TEST_P(ConvertRowTest, BytesAreThemselves) {
+  for (std::int64_t length = 0; length <= 256; ++length) {
+    std::vector<std::int8_t> bytes;
+    for (std::int64_t i = 0; i < length; ++i) bytes.push_back(static_cast<std::int8_t>(i - 128));
+    std::vector<BFloat16> to(bytes.size() + 1, BFloat16{7});
+    widen_bytes.of(GetParam())(to.data(), bytes.data(), length);
+    EXPECT_EQ(to.back().bits, 7);
+    for (std::size_t i = 0; i < bytes.size(); ++i) EXPECT_EQ(testing::exact(to[i]), bytes[i]);
+  }
+}
+
 }  // namespace
 }  // namespace loom::kernels

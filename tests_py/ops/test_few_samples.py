@@ -98,22 +98,58 @@ def test_gradients_are_those_of_cpu(name: str) -> None:
     check_gradients(CASES[name])
 
 
-@pytest.mark.parametrize("shape", [(1, 1, 1), (33, 512, 500), (300, 70, 33), (5, 9, 700)], ids=str)
+@pytest.mark.parametrize(
+    "shape",
+    [(1, 1, 1), (1, 65, 70), (5, 9, 700), (33, 512, 500), (64, 300, 33), (300, 70, 33)],
+    ids=str,
+)
 @pytest.mark.parametrize("turned", [False, True])
 def test_products_of_integers(shape: tuple[int, int, int], turned: bool) -> None:
+    """Exact, also where cpu's are not: on processors whose sums of two products saturate."""
     rows, inner, columns = shape
     torch.manual_seed(0)
-    a = torch.randint(-128, 128, (rows, inner), dtype=torch.int8)
-    b = torch.randint(-128, 128, (inner, columns), dtype=torch.int8)
+    a = torch.randint(-200, 200, (rows, inner)).clamp(-128, 127).to(torch.int8)
+    b = torch.randint(-200, 200, (inner, columns)).clamp(-128, 127).to(torch.int8)
     b = b.mT.contiguous().mT if turned else b
-    expected = torch._int_mm(a, b)
+    expected = a.int() @ b.int()
     found = torch._int_mm(a.to("loom"), b.to("loom"))
     assert found.dtype == torch.int32
     assert torch.equal(found.cpu(), expected)
-    assert torch.equal(found.cpu(), a.int() @ b.int())
     given = torch.empty(rows, columns, dtype=torch.int32, device="loom")
     torch._int_mm(a.to("loom"), b.to("loom"), out=given)
     assert torch.equal(given.cpu(), expected)
+
+
+@pytest.mark.parametrize("rows", [1, 7, 70])
+def test_products_of_integers_between_gaps(rows: int) -> None:
+    """Rows and columns of larger matrices, and every other element."""
+    torch.manual_seed(0)
+    a = torch.randint(-128, 128, (2 * rows, 150), dtype=torch.int8)
+    b = torch.randint(-128, 128, (90, 150), dtype=torch.int8)
+    on_loom = a.to("loom"), b.to("loom")
+    for of in (
+        lambda a, b: (a[::2, 3:], b[5:, 3:].t()),
+        lambda a, b: (a[:rows, ::2], b[:, ::2].t()),
+        lambda a, b: (a[:1].expand(rows, -1), b[:1].expand(40, -1).t()),
+    ):
+        left, right = of(a, b)
+        found = torch._int_mm(*of(*on_loom))
+        assert torch.equal(found.cpu(), left.int() @ right.int())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("rows", [1, 7, 8, 33, 150])
+def test_products_with_weights_of_bytes(rows: int, dtype: torch.dtype) -> None:
+    """In many rows, whose weights are widened once. cpu's kernel takes other numbers of columns."""
+    torch.manual_seed(0)
+    x = torch.randn(rows, 203).to(dtype)
+    weight = torch.randint(-128, 128, (75, 203), dtype=torch.int8)
+    scales = (torch.rand(75) / 64).to(dtype)
+    found = torch._weight_int8pack_mm(x.to("loom"), weight.to("loom"), scales.to("loom"))
+    exact = (x.double() @ weight.double().t()) * scales.double()
+    assert found.dtype == dtype
+    tolerance = 1e-6 if dtype == torch.float32 else 2 * torch.finfo(dtype).eps
+    torch.testing.assert_close(found.cpu().double(), exact, rtol=tolerance, atol=1e-5)
 
 
 @pytest.mark.parametrize(

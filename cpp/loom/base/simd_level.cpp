@@ -57,7 +57,8 @@ SimdLevel processor_simd_level() noexcept {
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   if (!avx2) return SimdLevel::kScalar;
   if (!avx512) return SimdLevel::kAvx2;
-  if (!__builtin_cpu_supports("avx512bf16") || !__builtin_cpu_supports("avx512vbmi")) {
+  if (!__builtin_cpu_supports("avx512bf16") || !__builtin_cpu_supports("avx512vbmi") ||
+      !__builtin_cpu_supports("avx512vnni")) {
     return SimdLevel::kAvx512;
   }
   return has_amx_bfloat16() ? SimdLevel::kAmx : SimdLevel::kAvx512Bf16;

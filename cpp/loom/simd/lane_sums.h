@@ -48,15 +48,15 @@ constexpr LaneOrder lane_order() {
 }
 inline constexpr LaneOrder kLaneOrder = lane_order();
 
-template <int kChunk, int... kLane>
-[[gnu::always_inline]] inline Floats joined(Floats a, Floats b,
+template <int kChunk, class Vector, int... kLane>
+[[gnu::always_inline]] inline Vector joined(Vector a, Vector b,
                                             std::integer_sequence<int, kLane...>) {
   return __builtin_shufflevector(a, b, joined_lane(kChunk, kLane)...) +
          __builtin_shufflevector(a, b, (joined_lane(kChunk, kLane) + kChunk)...);
 }
 
-template <int kChunk>
-[[gnu::always_inline]] inline void join(Floats* vectors) {
+template <int kChunk, class Vector>
+[[gnu::always_inline]] inline void join(Vector* vectors) {
 #pragma GCC unroll 8
   for (int v = 0; v < kChunk; ++v) {
     vectors[v] = joined<kChunk>(vectors[2 * v], vectors[2 * v + 1],
@@ -67,10 +67,11 @@ template <int kChunk>
 
 }  // namespace detail
 
-/// Lane i is the sum over the lanes of vector i. Three operations a vector, where each vector by
-/// itself takes some ten.
-[[gnu::always_inline]] inline Floats sums_of_lanes(const Floats (&vectors)[kLanes]) {
-  Floats ordered[kLanes];
+/// Lane i is the sum over the lanes of vector i, of Floats or Bits. Three operations a vector,
+/// where each vector by itself takes some ten.
+template <class Vector>
+[[gnu::always_inline]] inline Vector sums_of_lanes(const Vector (&vectors)[kLanes]) {
+  Vector ordered[kLanes];
 #pragma GCC unroll 16
   for (int v = 0; v < kLanes; ++v) ordered[detail::kLaneOrder.place[v]] = vectors[v];
   detail::join<static_cast<int>(kLanes / 2)>(ordered);

@@ -36,6 +36,13 @@ void scale_row(T* to, const float* from, const T* factors, std::int64_t all_elem
       });
 }
 
+void widen_bytes(simd::BFloat16* to, const std::int8_t* from, std::int64_t count) noexcept {
+  for (std::int64_t i = 0; i < count; ++i) {
+    to[i].bits =
+        static_cast<std::uint16_t>(bits_of<std::uint32_t>(static_cast<float>(from[i])) >> 16);
+  }
+}
+
 #define LOOM_INSTANTIATE(T)                                         \
   template void widen_row(float*, const T*, std::int64_t) noexcept; \
   template void round_row(T*, const float*, std::int64_t) noexcept; \

@@ -26,4 +26,8 @@ inline constexpr simd::Versions round_row{LOOM_SIMD_LIST(round_row<T>)};
 template <class T>
 inline constexpr simd::Versions scale_row{LOOM_SIMD_LIST(scale_row<T>)};
 
+/// Whole numbers, which bfloat16 has exactly.
+LOOM_SIMD_VERSIONS(widen_bytes,
+                   void(simd::BFloat16* to, const std::int8_t* from, std::int64_t count) noexcept);
+
 }  // namespace loom::kernels

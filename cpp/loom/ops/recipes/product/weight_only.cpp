@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <type_traits>
 
 namespace loom::ops {
 namespace {
@@ -26,30 +27,45 @@ using kernels::gemm::Int4Rows;
 constexpr std::int64_t kBlockBytes = 16 * 1024;
 constexpr std::int64_t kMostBlocks = 256;
 
-const Scratch t_sums, t_left;
+// From so many rows on weights are widened once for all of them, and multiplied as bfloat16.
+constexpr std::int64_t kWidenedRows = 8;
+// Columns whose weights are widened at a time: a core's caches keep them.
+constexpr std::int64_t kWidenedColumns = 16;
 
-/// Columns of a block, a multiple of `unit`.
-std::int64_t block_columns(std::int64_t rows, std::int64_t columns, std::int64_t bytes,
-                           std::int64_t unit) {
-  const std::int64_t work = bytes * ceil_div<std::int64_t>(rows, 4);
-  const auto pieces = std::bit_ceil(static_cast<std::uint64_t>(ceil_div(work, kBlockBytes)));
-  const auto most = std::min(static_cast<std::int64_t>(pieces), kMostBlocks);
-  return round_up(ceil_div(columns, most), unit);
+const Scratch t_sums, t_left, t_widened;
+
+/// Rows of T times the rows of `weight`, as many as make a block, to `sums`.
+template <class T>
+void multiply_int8(const FewRows<Stored<T>, std::int8_t>& product) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    if (product.rows >= kWidenedRows && kernels::gemm::multiply_few_rows_bfloat16.available()) {
+      const std::int64_t inner = product.inner;
+      auto* const widened = t_widened.get<Stored<T>>(kWidenedColumns * inner);
+      for (std::int64_t first = 0; first < product.columns; first += kWidenedColumns) {
+        const std::int64_t columns = std::min(kWidenedColumns, product.columns - first);
+        kernels::widen_bytes(widened, product.matrix + first * inner, columns * inner);
+        kernels::gemm::multiply_few_rows_bfloat16({product.rows, columns, inner, product.left,
+                                                   product.left_ld, widened, inner,
+                                                   product.to + first, product.ld});
+      }
+      return;
+    }
+  }
+  kernels::gemm::multiply_few_rows<FewRows<Stored<T>, std::int8_t>>(product);
 }
 
 template <class T>
 void run_int8(Grid& grid, const TensorRef& result, const TensorRef& left, const TensorRef& weight,
               const TensorRef& scales) {
   const std::int64_t rows = left.sizes()[0], inner = left.sizes()[1], all = weight.sizes()[0];
-  const std::int64_t block = block_columns(rows, all, weight.numel(), 16);
+  const std::int64_t block = weight_block(rows, all, weight.numel(), 16);
   const bool at_once = finishes_at_once(rows * block, rows * all);
   grid.run_by_any(ceil_div(all, block), [&](std::int64_t index) {
     const std::int64_t first = index * block, columns = std::min(block, all - first);
     float* const sums = t_sums.get<float>(rows * columns);
-    kernels::gemm::multiply_few_rows<FewRows<Stored<T>, std::int8_t>>(
-        {rows, columns, inner, elements<const Stored<T>>(left), inner,
-         reinterpret_cast<const std::int8_t*>(weight.data()) + first * inner, inner, sums,
-         columns});
+    multiply_int8<T>({rows, columns, inner, elements<const Stored<T>>(left), inner,
+                      reinterpret_cast<const std::int8_t*>(weight.data()) + first * inner, inner,
+                      sums, columns});
     for (std::int64_t i = 0; i < rows; ++i) {
       kernels::scale_row<Stored<T>>(elements<Stored<T>>(result) + i * all + first,
                                     sums + i * columns, elements<Stored<T>>(scales) + first,
@@ -72,7 +88,7 @@ template <class T>
 void run_int4(Grid& grid, const TensorRef& result, const TensorRef& left, const TensorRef& weight,
               const TensorRef& scales, std::int64_t group, Int4Packing packing) {
   const std::int64_t rows = left.sizes()[0], inner = left.sizes()[1], all = weight.sizes()[0];
-  const std::int64_t block = block_columns(rows, all, 2 * weight.numel(), packing.columns);
+  const std::int64_t block = weight_block(rows, all, 2 * weight.numel(), packing.columns);
   const bool at_once = finishes_at_once(rows * block, rows * all);
   // Of bfloat16, which the kernel has as it is, only the last columns need floats.
   const bool as_it_is = left.dtype() == c10::ScalarType::BFloat16;
@@ -118,6 +134,14 @@ void run_int4(Grid& grid, const TensorRef& result, const TensorRef& left, const 
 }
 
 }  // namespace
+
+std::int64_t weight_block(std::int64_t rows, std::int64_t columns, std::int64_t bytes,
+                          std::int64_t unit) {
+  const std::int64_t work = bytes * ceil_div<std::int64_t>(rows, 4);
+  const auto pieces = std::bit_ceil(static_cast<std::uint64_t>(ceil_div(work, kBlockBytes)));
+  const auto most = std::min(static_cast<std::int64_t>(pieces), kMostBlocks);
+  return round_up(ceil_div(columns, most), unit);
+}
 
 Int4Packing Int4Packing::of_this_processor() {
   const std::string capability = at::get_cpu_capability();

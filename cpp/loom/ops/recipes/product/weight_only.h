@@ -13,6 +13,10 @@ namespace loom::ops {
 void int8_product(Grid& grid, const TensorRef& result, const TensorRef& left,
                   const TensorRef& weight, const TensorRef& scales);
 
+/// Columns of a block of weights that are read where they lie, `bytes` in all.
+[[nodiscard]] std::int64_t weight_block(std::int64_t rows, std::int64_t columns, std::int64_t bytes,
+                                        std::int64_t unit = 16);
+
 /// How ATen's kernel has packed weights of four bits: depends on the processor.
 struct Int4Packing {
   std::int64_t columns;  ///< of a block, but the last
