@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/kernels/index/elements.h"
 #include "loom/kernels/index/row_lists.h"
+#include "loom/kernels/index/row_maxima.h"
 #include "loom/kernels/index/rows.h"
 
 #include <gtest/gtest.h>
 
+#include "support/simd_levels.h"
 #include <array>
+#include <cmath>
+#include <limits>
 #include <vector>
 
 namespace loom::kernels::index {
@@ -99,16 +103,42 @@ TEST(IndexedElementsTest, ScatterWritesInTheOrderOfTheIndex) {
   EXPECT_EQ(to, (std::array<int, 4>{3, 4, 5, 6}));
 }
 
-TEST(ListedSumsTest, RowsThatAreNotThereAndThePaddingAreIgnored) {
+TEST(RowListsTest, RowsThatAreNotThereAndThePaddingAreInNone) {
   const std::array<std::int32_t, 6> index{2, 0, 7, 2, -1, 1};
-  const std::array<float, 12> grads{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
-  std::array<float, 6> sums{};
-  const ListedSums all{sums.data(), grads.data(), 2,
-                       lists_of(index.data(), 6, /*rows=*/3, /*padding_index=*/1)};
-  EXPECT_EQ(all.lists.longest, 2);
-  for (std::int64_t row = 0; row < 3; ++row) all.add(row, 0, 2);
-  EXPECT_EQ(sums, (std::array<float, 6>{3, 4, 0, 0, 8, 10}));
+  const RowLists lists = lists_of(index.data(), 6, /*rows=*/3, /*padding_index=*/1);
+  EXPECT_EQ(lists.longest, 2);
+  EXPECT_EQ(lists.first, (std::vector<std::int64_t>{1, -1, 0}));
+  EXPECT_EQ(lists.next[0], 3);
+  EXPECT_EQ(lists.next[3], -1);
 }
+
+class RowMaximaTest : public testing::SimdTest {};
+
+TEST_P(RowMaximaTest, TheFirstOfTheLargestIsFoundInEachColumn) {
+  constexpr std::int64_t kColumns = 37;
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  std::array<std::array<float, kColumns>, 4> rows{};
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    for (std::size_t c = 0; c < kColumns; ++c) rows[r][c] = static_cast<float>((c * 7 + r * 5) % 4);
+  }
+  rows[0][3] = rows[2][36] = kNan;
+  const std::array<const float*, 4> starts{rows[0].data(), rows[1].data(), rows[2].data(),
+                                           rows[3].data()};
+  std::array<float, kColumns> found{};
+  std::array<std::int32_t, kColumns> which{};
+  row_maxima<float>.of(GetParam())(starts.data(), 4, kColumns, found.data(), which.data());
+  for (std::size_t c = 0; c < kColumns; ++c) {
+    std::size_t best = 0;
+    for (std::size_t r = 1; r < rows.size(); ++r) {
+      if (rows[r][c] > rows[best][c]) best = r;
+    }
+    EXPECT_EQ(which[c], static_cast<std::int32_t>(best)) << c;
+    EXPECT_TRUE(found[c] == rows[best][c] || c == 3) << c;
+  }
+  EXPECT_TRUE(std::isnan(found[3]));
+}
+
+LOOM_TEST_SIMD_LEVELS(RowMaximaTest);
 
 }  // namespace
 }  // namespace loom::kernels::index

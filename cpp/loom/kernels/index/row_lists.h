@@ -35,23 +35,4 @@ RowLists lists_of(const Indices& indices, std::int64_t count, std::int64_t rows,
   return lists;
 }
 
-/// Rows of `sums`, each the sum of those of `grads` that its list has.
-struct ListedSums {
-  float* sums;
-  const float* grads;
-  std::int64_t columns;
-  RowLists lists;
-
-  /// Columns [begin, end) of a row, in the order of the indices.
-  void add(std::int64_t row, std::int64_t begin, std::int64_t end) const {
-    float* const sum = sums + row * columns;
-    std::fill(sum + begin, sum + end, 0.0F);
-    for (std::int64_t i = lists.first[static_cast<std::size_t>(row)]; i >= 0;
-         i = lists.next[static_cast<std::size_t>(i)]) {
-      const float* const grad = grads + i * columns;
-      for (std::int64_t c = begin; c < end; ++c) sum[c] += grad[c];
-    }
-  }
-};
-
 }  // namespace loom::kernels::index

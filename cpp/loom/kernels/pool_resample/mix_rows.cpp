@@ -41,6 +41,37 @@ template <class From, class To>
                                return sum;
                              });
                            };
+  // Four vectors of each row: the sums do not wait for one another, and rows are read in order.
+  const auto run_many = [=]() __attribute__((always_inline)) {
+    constexpr std::int64_t kVectors = 4;
+    std::int64_t i = 0;
+    for (; i + kVectors * kLanes <= count; i += kVectors * kLanes) {
+      Floats sums[kVectors]{};
+      for (std::int64_t r = 0; r < mixed; ++r) {
+        const Floats weight = all(weights[r]);
+        const From* const row = rows[r] + i;
+        for (std::int64_t v = 0; v < kVectors; ++v) {
+          const Floats product = weight * load(row + v * kLanes);
+          sums[v] = r == 0 ? product : sums[v] + product;
+        }
+      }
+      for (std::int64_t v = 0; v < kVectors; ++v) store(to + i + v * kLanes, sums[v]);
+    }
+    for (; i < count; i += kLanes) {
+      const std::int64_t rest = count - i;
+      Floats sum{};
+      for (std::int64_t r = 0; r < mixed; ++r) {
+        const Floats product =
+            all(weights[r]) * (rest < kLanes ? load_part(rows[r] + i, rest, 0) : load(rows[r] + i));
+        sum = r == 0 ? product : sum + product;
+      }
+      if (rest < kLanes) {
+        store_part(to + i, sum, rest);
+      } else {
+        store(to + i, sum);
+      }
+    }
+  };
   switch (mixed) {
     case 0:
       for (std::int64_t i = 0; i < count; ++i) to[i] = To{};
@@ -52,11 +83,7 @@ template <class From, class To>
     case 4:
       return run_few(std::integral_constant<int, 4>{});
     default:
-      return run([=](auto load_row) __attribute__((always_inline)) {
-        Floats sum = all(weights[0]) * load_row(rows[0]);
-        for (std::int64_t r = 1; r < mixed; ++r) sum += all(weights[r]) * load_row(rows[r]);
-        return sum;
-      });
+      return run_many();
   }
 }
 

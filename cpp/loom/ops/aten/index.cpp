@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Selection by index and embeddings. An index out of range is found by the kernel,
 // so it is reported at the next synchronisation.
-#include "loom/base/ceil_div.h"
-#include "loom/kernels/index/row_lists.h"
 #include "loom/ops/fallback/fallback.h"
 #include "loom/ops/launch/empty.h"
 #include "loom/ops/launch/launch.h"
 #include "loom/ops/launch/number_check.h"
 #include "loom/ops/launch/type_name.h"
 #include "loom/ops/meta/structured_meta.h"
+#include "loom/ops/recipes/indexed/listed_sums.h"
 
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
@@ -173,33 +172,10 @@ at::Tensor embedding(const at::Tensor& weight, const at::Tensor& indices, std::i
   return output.view(sizes);
 }
 
-// Runs on the worker. What is no row is ignored, as ATen does. A block is some rows, each of which
-// is made as a whole while it is in the caches. If many of the gradients are one row's, blocks are
-// parts of rows.
+// What is no row is ignored, as ATen does.
 void add_embedding_gradients(Grid& grid, const TensorRef& result, const TensorRef& gradient,
                              const TensorRef& indices, std::int64_t padding_index) {
-  // Of a block, written or added, so that few rows with many gradients are several; of a part of a
-  // row.
-  constexpr std::int64_t kElements = 32 << 10, kColumns = 64;
-  const at::Tensor to = result.alias(), from = gradient.alias(), which = indices.alias();
-  const std::int64_t rows = result.sizes()[0], columns = result.sizes()[1], count = which.numel();
-  using kernels::index::lists_of;
-  const kernels::index::ListedSums all{
-      to.mutable_data_ptr<float>(), from.const_data_ptr<float>(), columns,
-      which.scalar_type() == c10::kLong
-          ? lists_of(which.const_data_ptr<std::int64_t>(), count, rows, padding_index)
-          : lists_of(which.const_data_ptr<std::int32_t>(), count, rows, padding_index)};
-  const bool even = all.lists.longest <= std::max<std::int64_t>(count / 8, 16);
-  const std::int64_t blocks = std::max(rows, count) * columns / kElements + 1;
-  const std::int64_t length = ceil_div(rows, blocks);
-  const std::int64_t width = even ? columns : kColumns;
-  const std::int64_t down = ceil_div(rows, length), across = ceil_div(columns, width);
-  grid.run_by_any(down * across, [&](std::int64_t block) {
-    const std::int64_t row = block / across * length, begin = block % across * width;
-    for (std::int64_t r = row; r < std::min(rows, row + length); ++r) {
-      all.add(r, begin, std::min(columns, begin + width));
-    }
-  });
+  sum_listed_rows(grid, result, indices, {.rows = gradient}, padding_index);
 }
 
 at::Tensor embedding_dense_backward(const at::Tensor& grad, const at::Tensor& indices,
@@ -207,7 +183,9 @@ at::Tensor embedding_dense_backward(const at::Tensor& grad, const at::Tensor& in
                                     bool scale_grad_by_freq) {
   check_indices(indices, 2, "embedding_backward");
   at::Tensor output = empty({weights, grad.size(-1)}, grad.scalar_type(), grad.device());
-  if (!scale_grad_by_freq && grad.scalar_type() == c10::kFloat && output.numel() > 0) {
+  const bool sums =
+      grad.scalar_type() == c10::kFloat || c10::isReducedFloatingType(grad.scalar_type());
+  if (!scale_grad_by_freq && sums && output.numel() > 0) {
     launch("embedding_dense_backward", Custom{}, add_embedding_gradients, out(output),
            grad.contiguous().view({indices.numel(), grad.size(-1)}), indices.contiguous(),
            padding_index);
