@@ -15,18 +15,24 @@ constexpr double kSmallReduction = 65'536;
 constexpr double kDenseFactor = 0.25;
 // A kept dimension this long gives enough blocks.
 constexpr std::int64_t kEnoughItems = 16;
-// Elements side by side in memory that one block should take of each row.
-constexpr std::int64_t kShortRun = 64;
+// Elements side by side in memory that one block should take of each row: some cache lines, or one
+// where what is done with an element takes much longer than its way from memory.
+constexpr std::int64_t kShortRun = 64, kLine = 16;
+constexpr double kExpensive = 10;
 
-bool good_kept_dim(const at::Tensor& input, std::int64_t dim) {
-  return input.size(dim) >= (input.stride(dim) == 1 ? kEnoughItems / 2 * kShortRun : kEnoughItems);
+std::int64_t shortest_run(double cost) { return cost < kExpensive ? kShortRun : kLine; }
+
+bool good_kept_dim(const at::Tensor& input, std::int64_t dim, double cost) {
+  if (input.stride(dim) != 1) return input.size(dim) >= kEnoughItems;
+  const std::int64_t runs = cost < kExpensive ? kEnoughItems / 2 : kEnoughItems / 4;
+  return input.size(dim) >= runs * shortest_run(cost);
 }
 
-// The outermost good one, else none.
-std::int64_t kept_dim(const at::Tensor& input, Reduced reduced) {
+// The outermost good one, else none. `cost` is that of an element.
+std::int64_t kept_dim(const at::Tensor& input, Reduced reduced, double cost) {
   std::int64_t best = -1;
   for (std::int64_t d = 0; d < input.dim(); ++d) {
-    if (reduced.reduces(d) || !good_kept_dim(input, d)) continue;
+    if (reduced.reduces(d) || !good_kept_dim(input, d, cost)) continue;
     if (best < 0 || input.stride(d) > input.stride(best)) best = d;
   }
   return best;
@@ -58,7 +64,7 @@ Along cut_kept(const at::Tensor& input, Reduced reduced, int outputs, double cos
   Along along;
   along.dims.fill(SlicePlan::kWhole);
   if (total_cost(input, cost) < kSmallReduction) return along;
-  const std::int64_t dim = kept_dim(input, reduced);
+  const std::int64_t dim = kept_dim(input, reduced, cost);
   if (dim < 0) return along;
   std::int64_t output_dim = dim;
   for (std::int64_t d = 0; d < dim && !reduced.keepdim; ++d) output_dim -= reduced.reduces(d);
@@ -67,7 +73,7 @@ Along cut_kept(const at::Tensor& input, Reduced reduced, int outputs, double cos
   const std::int64_t items = input.size(dim);
   along.cost = total_cost(input, cost) / static_cast<double>(items);
   along.block = block_length(items, along.cost);
-  if (input.stride(dim) == 1) along.block = std::max(along.block, kShortRun);
+  if (input.stride(dim) == 1) along.block = std::max(along.block, shortest_run(cost));
   return along;
 }
 
@@ -77,7 +83,7 @@ std::optional<Chunks> cut_reduced(const at::Tensor& input, Reduced reduced, doub
   const bool fast =
       dense && (input.scalar_type() == c10::kFloat || input.scalar_type() == c10::kDouble);
   const double total = total_cost(input, fast ? cost * kDenseFactor : cost);
-  if (total < kSmallReduction || kept_dim(input, reduced) >= 0) return std::nullopt;
+  if (total < kSmallReduction || kept_dim(input, reduced, cost) >= 0) return std::nullopt;
   Chunks chunks;
   if (dense) {
     chunks.items = input.numel();
