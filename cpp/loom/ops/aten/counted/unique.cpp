@@ -2,6 +2,7 @@
 // The unique operators: elements (or slices) are sorted, those that differ from the one before are
 // the result. The host waits once, for their number.
 #include "loom/ops/aten/counted/positions.h"
+#include "loom/ops/aten/counted/runs.h"
 #include "loom/ops/fallback/fallback.h"
 #include "loom/ops/launch/empty.h"
 #include "loom/ops/launch/launch.h"
@@ -40,23 +41,23 @@ bool is_supported(const at::Tensor& self) {
 
 at::Tensor none(const at::Tensor& self) { return empty({0}, c10::kLong, self.device()); }
 
-/// Runs of equal items in a row.
+/// Runs of equal rows.
 struct Runs {
-  at::Tensor starts;  ///< of each run, its first item
-  at::Tensor of;      ///< of each item, the number of its run; undefined if not asked for
+  at::Tensor starts;  ///< of each run, its first row
+  at::Tensor of;      ///< of each row, the number of its run
 
-  /// `sorted`: equal items (of the first dimension) lie together.
-  Runs(const char* name, const at::Tensor& sorted, bool needs_numbers) {
+  /// `sorted`: equal rows lie together.
+  Runs(const char* name, const at::Tensor& sorted) {
     const std::int64_t count = sorted.size(0);
     at::Tensor differs = empty({count}, c10::kBool, sorted.device());
     differs.narrow(0, 0, 1).fill_(true);
     if (count > 1) {
       const at::Tensor changes =
           at::ne(sorted.narrow(0, 1, count - 1), sorted.narrow(0, 0, count - 1));
-      differs.narrow(0, 1, count - 1).copy_(changes.dim() == 1 ? changes : at::any(changes, 1));
+      differs.narrow(0, 1, count - 1).copy_(at::any(changes, 1));
     }
     starts = vector_positions(name, differs);
-    if (needs_numbers) of = at::cumsum(differs, 0, c10::kLong).sub_(1);
+    of = at::cumsum(differs, 0, c10::kLong).sub_(1);
   }
 
   [[nodiscard]] at::Tensor lengths(std::int64_t items) const {
@@ -79,12 +80,11 @@ Three unique_elements(const char* name, const at::Tensor& self, bool consecutive
     return {empty({0}, self.scalar_type(), self.device()),
             inverse ? empty(self.sizes(), c10::kLong, self.device()) : none(self), none(self)};
   }
-  at::Tensor sorted = flat, order;
-  if (!consecutive) std::tie(sorted, order) = at::sort(flat, /*stable=*/true, 0, false);
-  const Runs runs(name, sorted, inverse);
-  at::Tensor numbers = none(self);
-  if (inverse) numbers = (consecutive ? runs.of : in_given_order(runs, order)).view(self.sizes());
-  return {sorted.index_select(0, runs.starts), numbers, counts ? runs.lengths(count) : none(self)};
+  at::Tensor sorted = flat.contiguous(), order;
+  if (!consecutive) std::tie(sorted, order) = at::sort(sorted, /*stable=*/true, 0, false);
+  ElementRuns runs = element_runs(name, sorted, order, inverse, counts);
+  return {runs.values, inverse ? runs.numbers.view(self.sizes()) : none(self),
+          counts ? runs.lengths : none(self)};
 }
 
 // Runs on the worker.
@@ -126,7 +126,7 @@ Three unique_slices(const char* name, const at::Tensor& self, std::int64_t dim, 
     launch(name, Whole{}, sort_rows, out(order), rows);
     sorted = rows.index_select(0, order);
   }
-  const Runs runs(name, sorted, /*needs_numbers=*/true);
+  const Runs runs(name, sorted);
   at::DimVector sizes(moved.sizes());
   sizes[0] = runs.starts.size(0);
   return {sorted.index_select(0, runs.starts).view(sizes).moveaxis(0, dim),
