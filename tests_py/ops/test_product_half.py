@@ -64,6 +64,27 @@ def test_layouts(sizes, left_by_columns, right_by_columns, dtype):
 
 
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
+@pytest.mark.parametrize("beta", [0, 0.5, 1])
+@pytest.mark.parametrize("alpha", [0.125, -3])
+@pytest.mark.parametrize("by_columns", [False, True])
+@pytest.mark.parametrize("sizes", [(65, 77, 129), (3, 2500, 70), (40, 3001, 65)], ids=str)
+def test_factors(sizes, by_columns, alpha, beta, dtype):
+    rows, inner, columns = sizes
+    left = numbers(rows, inner, dtype=dtype)
+    right = lying(numbers(inner, columns, seed=1, dtype=dtype), by_columns)
+    addend = numbers(rows, columns, seed=2, dtype=dtype)
+    exact = alpha * (left.double() @ right.double())
+    a, b = left.to(LOOM), right.to(LOOM)
+    for added in (addend, addend[0], addend.mT.contiguous().mT):
+        made = torch.addmm(added.to(LOOM), a, b, beta=beta, alpha=alpha)
+        rounded_once(made, exact + beta * added.double(), inner)
+    twice = torch.baddbmm(
+        addend.to(LOOM), a.expand(2, -1, -1), b.expand(2, -1, -1), beta=beta, alpha=alpha
+    )
+    rounded_once(twice[1], exact + beta * addend.double(), inner)
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
 @pytest.mark.parametrize(
     "sizes", [(12, 77, 64, 77), (33, 127, 31, 65), (3, 300, 200, 101), (100, 9, 33, 17)], ids=str
 )

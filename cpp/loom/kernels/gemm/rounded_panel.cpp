@@ -76,14 +76,19 @@ void multiply_tile(const RoundedPanel& p, std::int64_t row, __mmask16 mask) {
 
   const BFloat16* addend = p.addend + (p.addend == nullptr ? 0 : row * p.addend_ld);
   BFloat16* to = p.to + row * p.ld;
+  const __m512 scale = _mm512_set1_ps(p.scale), addend_scale = _mm512_set1_ps(p.addend_scale);
 #pragma GCC unroll 12
   for (int i = 0; i < kRows; ++i, to += p.ld) {
+    if (p.scale != 1) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) sums[i][v] = _mm512_mul_ps(sums[i][v], scale);
+    }
     if (p.addend != nullptr) {
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) {
         const __mmask16 read = v + 1 < kVectors ? 0xFFFF : mask;
         const __m256i added = _mm256_maskz_loadu_epi16(read, addend + v * kFloats);
-        sums[i][v] = _mm512_add_ps(sums[i][v], to_floats(added));
+        sums[i][v] = _mm512_add_ps(sums[i][v], _mm512_mul_ps(to_floats(added), addend_scale));
       }
       addend += p.addend_ld;
     }

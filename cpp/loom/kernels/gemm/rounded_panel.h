@@ -12,7 +12,7 @@
 
 namespace loom::kernels::gemm {
 
-/// to = left x panel + addend. Strides are in elements from row to row.
+/// to = scale * left x panel + addend_scale * addend. Strides are in elements from row to row.
 struct RoundedPanel {
   std::int64_t rows, columns, inner;  ///< at most kPanelColumns columns
   const simd::BFloat16* left;
@@ -23,6 +23,7 @@ struct RoundedPanel {
   std::int64_t addend_ld;
   simd::BFloat16* to;
   std::int64_t ld;
+  float scale = 1, addend_scale = 1;
 };
 inline constexpr std::int64_t kPanelColumns = 64;
 

@@ -12,6 +12,7 @@
 #include <ATen/ops/mul.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace loom::ops {
 
@@ -119,9 +120,9 @@ struct Product {
         return;
       }
     }
-    if (alpha.equal(1) && !beta.isComplex() && suits_addend(outputs[0], addend) &&
+    if (suits_factors(outputs[0].scalar_type(), beta, alpha) && suits_addend(outputs[0], addend) &&
         suits_blocked_product(outputs[0], left, right)) {
-      ProductOptions options{.beta = beta.toDouble()};
+      ProductOptions options{.beta = beta.toDouble(), .alpha = alpha.toDouble()};
       if constexpr (sizeof...(Activation) != 0) {
         options.activation = (use_gelu, ...) ? ProductActivation::kGelu : ProductActivation::kRelu;
       }
@@ -156,6 +157,17 @@ struct Product {
     return addend.is_alias_of(result) &&
            (addend.storage_offset() != result.storage_offset() ||
             addend.sizes() != result.sizes() || addend.strides() != result.strides());
+  }
+  /// Sums that begin with the addend are multiplied by alpha with it, in float32: of half types,
+  /// and not where the addend is divided by next to nothing.
+  static bool suits_factors(c10::ScalarType dtype, const at::Scalar& beta,
+                            const at::Scalar& alpha) {
+    constexpr double kMost = 1 << 16;
+    if (alpha.isComplex() || beta.isComplex()) return false;
+    if (alpha.equal(1)) return true;
+    const double factor = std::abs(alpha.toDouble());
+    return c10::isReducedFloatingType(dtype) && factor >= 1 / kMost && factor <= kMost &&
+           std::abs(beta.toDouble()) <= kMost * factor;
   }
   static bool suits_addend(const at::Tensor& result, const at::Tensor& addend) {
     return addend.scalar_type() == result.scalar_type() && !addend.is_conj() && !addend.is_neg();

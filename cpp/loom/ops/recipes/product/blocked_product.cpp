@@ -139,9 +139,9 @@ void run_blocks(Grid& grid, const Problem<T, E>& p, bool turned, bool continues,
     const std::int64_t columns = std::min(block.columns, p.columns() - column);
     for (std::int64_t i = first; i < std::min(first + block.items, p.batch); ++i) {
       const bool goes_on = continues || (p.options.sums_batch && i > first);
-      Part<T, E> whole{p.result.item(i), p.addend.item(i), p.left.item(i), p.right.item(i),
-                       p.options.beta,   goes_on,          few_rows,       p.row,
-                       p.column};
+      Part<T, E> whole{
+          p.result.item(i), p.addend.item(i), p.left.item(i), p.right.item(i), p.options.beta,
+          p.options.alpha,  goes_on,          few_rows,       p.row,           p.column};
       // Results of a batch are rows of one matrix.
       (turned ? whole.column : whole.row) += i * (turned ? p.columns() : p.rows());
       run_part(whole.cut(row, column, rows, columns), finish);

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-// result = activation(beta * addend + left x right) for matrices and batches of them, as a grid of
-// rectangles of the result. What several of them need may be packed or transposed before, by all
-// cores.
-// Thread: the second function on the worker, the others on the caller.
+// result = activation(beta * addend + alpha * left x right) for matrices and batches of them, as a
+// grid of rectangles of the result. What several of them need may be packed or transposed before,
+// by all cores. Thread: the second function on the worker, the others on the caller.
 
 #include "loom/ops/launch/launch.h"
 #include "loom/ops/recipes/product/multiply.h"
@@ -18,7 +17,8 @@ namespace loom::ops {
 enum class ProductActivation : std::uint8_t { kNone, kRelu, kGelu };
 
 struct ProductOptions {
-  double beta = 0;  ///< the addend is not read if 0
+  double beta = 0;   ///< the addend is not read if 0
+  double alpha = 1;  ///< of float32: 1
   ProductActivation activation = ProductActivation::kNone;
   /// The result of a batch is the sum of its products: its first stride is 0. Requires: float32,
   /// row-major, no addend.

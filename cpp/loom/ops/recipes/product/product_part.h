@@ -35,7 +35,7 @@ struct Part {
   MatrixView<T> result;
   MatrixView<const T> addend;
   MatrixView<const E> left, right;
-  double beta;
+  double beta, alpha = 1;
   bool continues = false;            ///< the result has a sum in it that this is added to
   bool few_rows = false;             ///< they meet dense columns where these lie
   std::int64_t row = 0, column = 0;  ///< where it begins in the whole result
@@ -48,6 +48,7 @@ struct Part {
             left.part(row, 0, rows, left.columns),
             right.part(0, column, right.rows, columns),
             beta,
+            alpha,
             continues,
             few_rows,
             this->row + row,
@@ -136,30 +137,31 @@ inline void run_rounded(const Part<c10::BFloat16>& whole, const PackedRight<c10:
     kernels::gemm::multiply_rounded(
         {left.rows, columns, left.columns, stored(left.data), left.row_stride,
          stored(packed.panel(column)), p.added() ? stored(p.addend.data) : nullptr,
-         p.addend.row_stride, stored(p.result.data), p.result.row_stride});
+         p.addend.row_stride, stored(p.result.data), p.result.row_stride,
+         static_cast<float>(p.alpha), static_cast<float>(p.beta)});
   }
 }
 
 inline void run_tile(const Part<c10::BFloat16>& whole, const PackedRight<c10::BFloat16>& packed,
                      const Finish<c10::BFloat16>& finish) {
-  const bool rows_added = whole.beta == 1 && whole.addend.column_stride == 1;
-  if (rounds_in_registers() && (rows_added || !whole.added())) {
+  if (rounds_in_registers() && (!whole.added() || whole.addend.column_stride == 1)) {
     return run_rounded(whole, packed, finish);
   }
   const MatrixView<const c10::BFloat16> left = kernel_rows(whole.left);
   const std::int64_t ld = rounded_columns(whole.result);
   float* to = t_accumulators.get<float>(kTileRows * ld);
-  const bool bias = whole.added() && is_bias(whole.addend, whole.beta);
+  const bool bias = whole.added() && is_bias(whole.addend, whole.beta) && whole.alpha == 1;
   for (std::int64_t column = 0; column < whole.result.columns; column += ld) {
     const std::int64_t columns = std::min(ld, whole.result.columns - column);
     const Part<c10::BFloat16> p = whole.cut(0, column, whole.result.rows, columns);
     const bool add = p.added() && !bias;
-    if (add) initialise(p.addend, p.beta, to, ld);
+    if (add) initialise(p.addend, beta_before(p.beta, p.alpha), to, ld);
     prefetch(p.result);
     finish.prefetch(p);
     for (std::int64_t j = 0; j < columns; j += kPanel) {
       packed.multiply_panel(left, column + j, to + j, ld, add);
     }
+    scale_sums(to, p.result.rows, columns, ld, p.alpha);
     for (std::int64_t i = 0; i < p.result.rows; ++i) {
       kernels::gemm::store_sums(to + i * ld, bias ? stored(p.addend.data) : nullptr, columns,
                                 stored(p.result.data + i * p.result.row_stride));
@@ -185,8 +187,9 @@ void run_in_tiles(const Part<T, E>& whole, const Finish<T, E>& finish) {
         }
       }
       float* to = t_accumulators.get<float>(rows * columns);
-      if (p.added()) initialise(p.addend, p.beta, to, columns);
+      if (p.added()) initialise(p.addend, beta_before(p.beta, p.alpha), to, columns);
       packed.multiply(p.left, to, columns, p.added());
+      scale_sums(to, rows, columns, columns, p.alpha);
       store(to, p.result);
       finish(p);
     }
@@ -196,8 +199,9 @@ void run_in_tiles(const Part<T, E>& whole, const Finish<T, E>& finish) {
 template <class T, class E>
 void run_in_accumulators(const Part<T, E>& p) {
   float* to = t_accumulators.get<float>(p.result.rows * p.result.columns);
-  if (p.added()) initialise(p.addend, p.beta, to, p.result.columns);
+  if (p.added()) initialise(p.addend, beta_before(p.beta, p.alpha), to, p.result.columns);
   multiply(p.left, p.right, to, p.result.columns, p.added());
+  scale_sums(to, p.result.rows, p.result.columns, p.result.columns, p.alpha);
   store(to, p.result);
 }
 
@@ -218,6 +222,7 @@ void run_few_rows(const Part<T>& p) {
     multiply_few_rows(p.left, p.right.transposed(), to, in_place ? p.result.row_stride : columns);
   }
   if (in_place) return;
+  scale_sums(to, rows, columns, columns, p.alpha);
   if (p.added()) {
     float* sum = to + rows * columns;
     initialise(p.addend, p.beta, sum, columns);
