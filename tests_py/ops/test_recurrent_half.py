@@ -78,6 +78,68 @@ def test_without_gradients(kind, dtype):
     assert (mine.cpu().double() - exact).abs().max() <= BOUNDS[dtype]
 
 
+# Units that are no whole groups or pairs, one sample, samples in blocks, units in blocks.
+LSTMS = {
+    "odd units": (5, 33, 9, 5),
+    "fewer units than a group": (12, 7, 6, 3),
+    "one sample": (16, 48, 12, 1),
+    "samples in tiles": (8, 96, 5, 70),
+    "units in blocks": (40, 600, 4, 2),
+}
+
+
+def check_lstm(layer, x, state=None):
+    """Without gradients, dtypes and strides as cpu's and values near the exact ones."""
+    with torch.no_grad():
+        exact = copy.deepcopy(layer).double()(
+            moved(x, torch.float64), state and tuple(each.double() for each in state)
+        )
+        on_cpu = layer(x, state)
+        mine = copy.deepcopy(layer).to("loom")(
+            moved(x, "loom"), state and tuple(each.to("loom") for each in state)
+        )
+    for right, theirs, found in zip(
+        (exact[0], *exact[1]), (on_cpu[0], *on_cpu[1]), (mine[0], *mine[1]), strict=True
+    ):
+        if isinstance(found, rnn.PackedSequence):
+            right, theirs, found = right.data, theirs.data, found.data
+        assert found.dtype == theirs.dtype
+        assert found.stride() == theirs.stride()
+        error = (found.cpu().double() - right).abs().max().item()
+        assert error <= BOUNDS[torch.bfloat16] * max(1.0, right.abs().max().item())
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("case", LSTMS)
+def test_lstms_of_bfloat16_without_gradients(case, bidirectional, bias):
+    torch.manual_seed(0)
+    features, units, steps, batch = LSTMS[case]
+    layer = nn.LSTM(features, units, num_layers=2, bidirectional=bidirectional, bias=bias)
+    count = 4 if bidirectional else 2
+    state = tuple(numbers(count, batch, units, seed=seed).bfloat16() for seed in (1, 2))
+    check_lstm(layer.bfloat16(), numbers(steps, batch, features).bfloat16(), state)
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_packed_lstms_of_bfloat16_without_gradients(bidirectional):
+    torch.manual_seed(0)
+    layer = nn.LSTM(7, 33, num_layers=2, bidirectional=bidirectional).bfloat16()
+    sequences = [numbers(length, 7, seed=length).bfloat16() for length in (9, 6, 6, 2)]
+    check_lstm(layer, rnn.pack_sequence(sequences))
+
+
+def test_an_lstm_of_bfloat16_that_wants_no_gradient_is_the_same_with_grad_mode():
+    torch.manual_seed(0)
+    layer = nn.LSTM(12, 40).bfloat16().requires_grad_(False).to("loom")
+    x = numbers(11, 3, 12).bfloat16().to("loom")
+    with torch.no_grad():
+        expected = layer(x)[0]
+    made = layer(x)[0]
+    assert torch.equal(made, expected)
+    assert not made.requires_grad
+
+
 @pytest.mark.filterwarnings("ignore:LSTM with projections")
 @pytest.mark.parametrize("dtype", [*HALVES, torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("bidirectional", [False, True])

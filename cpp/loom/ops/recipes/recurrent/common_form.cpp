@@ -10,11 +10,11 @@ namespace loom::ops::recurrent {
 namespace {
 
 /// A tensor that the kernels read as it is.
-bool is_plain(const at::Tensor& tensor, c10::Device device) {
+bool is_plain(const at::Tensor& tensor, c10::Device device, c10::ScalarType dtype) {
   return tensor.defined() && !is_watched(tensor) && tensor.layout() == at::kStrided &&
          !tensor.is_nested() && !tensor.is_neg() && !tensor._is_zerotensor() &&
-         tensor.scalar_type() == at::kFloat && tensor.is_privateuseone() &&
-         tensor.device() == device && !torch::autograd::isFwGradDefined(tensor);
+         tensor.scalar_type() == dtype && tensor.is_privateuseone() && tensor.device() == device &&
+         !torch::autograd::isFwGradDefined(tensor);
 }
 
 /// None if the sizes are not those of a packed sequence of so many rows.
@@ -36,9 +36,9 @@ Steps packed_steps(const at::Tensor& batch_sizes, std::int64_t rows) {
 
 }  // namespace
 
-Steps steps_of_common_form(const Call& call) {
+Steps steps_of_common_form(const Call& call, c10::ScalarType dtype) {
   const at::Tensor& input = call.input;
-  if (!input.defined() || is_watched(input) || !is_plain(input, input.device())) return {};
+  if (!input.defined() || is_watched(input) || !is_plain(input, input.device(), dtype)) return {};
   if (input.dim() != 3 && input.dim() != 2) return {};
   if (input.numel() == 0 || call.num_layers < 1) return {};
   if (at::autocast::is_autocast_enabled(at::kPrivateUse1) || !can_run_layer()) return {};
@@ -56,18 +56,18 @@ Steps steps_of_common_form(const Call& call) {
   const std::int64_t directions = call.bidirectional ? 2 : 1;
   const std::size_t each = call.has_biases ? 4 : 2;
   const at::Tensor& first = call.states[0];
-  if (!is_plain(first, input.device()) || first.dim() != 3 || first.numel() == 0) return {};
+  if (!is_plain(first, input.device(), dtype) || first.dim() != 3 || first.numel() == 0) return {};
   const std::int64_t hidden = first.size(2), gates = kernels::recurrent::gate_count(call.kind);
   const std::array<std::int64_t, 3> state_sizes{call.num_layers * directions, steps.batch(),
                                                 hidden};
   for (const at::Tensor& state : call.states) {
-    if (!is_plain(state, input.device()) || state.sizes() != state_sizes) return {};
+    if (!is_plain(state, input.device(), dtype) || state.sizes() != state_sizes) return {};
   }
   const auto count = static_cast<std::size_t>(call.num_layers * directions);
   if (call.params.size() != count * each) return {};
   for (std::size_t i = 0; i < call.params.size(); ++i) {
     const at::Tensor& param = call.params[i];
-    if (!is_plain(param, input.device())) return {};
+    if (!is_plain(param, input.device(), dtype)) return {};
     const bool is_first = i / each < static_cast<std::size_t>(directions);
     const std::array<std::int64_t, 2> sizes{gates * hidden, i % each == 1 ? hidden
                                                             : is_first    ? input.size(-1)

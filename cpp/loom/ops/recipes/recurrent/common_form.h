@@ -25,7 +25,7 @@ struct Call {
   bool bidirectional, batch_first;
 };
 
-/// The steps of a call; none if kernels of ours do not compute it.
-[[nodiscard]] Steps steps_of_common_form(const Call& call);
+/// The steps of a call; none if kernels of ours do not compute it, or not all of it is of `dtype`.
+[[nodiscard]] Steps steps_of_common_form(const Call& call, c10::ScalarType dtype = at::kFloat);
 
 }  // namespace loom::ops::recurrent

@@ -110,16 +110,6 @@ struct ForwardStep {
   }
 };
 
-/// The states after each sample's last step.
-void copy_last(const Shape& s, const float* from, float* to) {
-  for (std::int64_t index = 0; index < s.walk.count(); ++index) {
-    // Samples that the next step does not have.
-    const std::int64_t first = std::min(s.walk.rows(index), s.walk.rows(index + 1));
-    std::copy_n(from + (s.walk.first_row(index) + first) * s.hidden,
-                (s.walk.rows(index) - first) * s.hidden, to + first * s.hidden);
-  }
-}
-
 }  // namespace
 
 void forward_kernel(Grid& grid, const ForwardOperands& o) {

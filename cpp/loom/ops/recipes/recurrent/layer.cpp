@@ -4,6 +4,7 @@
 #include "loom/ops/launch/empty.h"
 #include "loom/ops/recipes/product/multiply.h"
 #include "loom/ops/recipes/recurrent/layer_kernels.h"
+#include "loom/ops/recipes/recurrent/lstm_bfloat16.h"
 
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/cat.h>
@@ -101,6 +102,7 @@ bool can_run_layer() {
 }
 
 LayerResult run_layer(const Layer& layer, bool keeps) {
+  if (layer.input.scalar_type() == at::kBFloat16) return run_bfloat16_layer(layer);
   LayerResult result;
   Prepared made = prepare(layer, keeps, result);
   launch_on(layer.input.device(), name_of(layer.kind, /*backward=*/false), Custom{}, forward_kernel,
@@ -109,6 +111,7 @@ LayerResult run_layer(const Layer& layer, bool keeps) {
 }
 
 std::array<LayerResult, 2> run_both(const std::array<Layer, 2>& layers) {
+  if (layers[0].input.scalar_type() == at::kBFloat16) return run_both_bfloat16(layers);
   std::array<LayerResult, 2> results;
   if (!suits_both(shape_of(layers[0]))) {
     for (std::size_t i = 0; i < 2; ++i) results[i] = run_layer(layers[i], /*keeps=*/false);

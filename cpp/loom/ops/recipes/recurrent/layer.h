@@ -15,7 +15,8 @@ namespace loom::ops::recurrent {
 
 using kernels::recurrent::Cell;
 
-/// What a layer is computed from; all float32 on one loom device.
+/// What a layer is computed from; all float32 on one loom device, or as run_bfloat16_layer() wants
+/// it.
 struct Layer {
   Cell kind = Cell::kLstm;
   Walk walk;

@@ -71,6 +71,17 @@ void for_tiles(std::int64_t row, std::int64_t end, std::initializer_list<std::in
   }
 }
 
+/// The states after each sample's last step.
+template <class T>
+void copy_last(const Shape& s, const T* from, T* to) {
+  for (std::int64_t index = 0; index < s.walk.count(); ++index) {
+    // Samples that the next step does not have.
+    const std::int64_t first = std::min(s.walk.rows(index), s.walk.rows(index + 1));
+    std::copy_n(from + (s.walk.first_row(index) + first) * s.hidden,
+                (s.walk.rows(index) - first) * s.hidden, to + first * s.hidden);
+  }
+}
+
 /// A layer in one direction. `gates` are the weighted inputs, and with `keeps` then the activated
 /// gates. `packed` has room for the packed weights, where it pays to pack them.
 struct ForwardOperands {

@@ -6,6 +6,7 @@
 #include "loom/ops/recipes/product/multiply.h"
 #include "loom/ops/recipes/recurrent/common_form.h"
 #include "loom/ops/recipes/recurrent/layer_function.h"
+#include "loom/ops/recipes/recurrent/lstm_bfloat16.h"
 #include "loom/ops/recipes/watched.h"
 
 #include <ATen/autocast_mode.h>
@@ -19,6 +20,7 @@
 #include <ATen/ops/rnn_relu_native.h>
 #include <ATen/ops/rnn_tanh_native.h>
 #include <ATen/ops/stack.h>
+#include <torch/csrc/autograd/functions/utils.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -34,6 +36,9 @@ using namespace recurrent;
 using OptionalTensor = std::optional<at::Tensor>;
 using TwoTensors = std::tuple<at::Tensor, at::Tensor>;
 using ThreeTensors = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+
+// A step or two are no reason to widen weights, or to pack them.
+constexpr std::int64_t kFewestSteps = 4;
 
 struct CallResult {
   at::Tensor output, hidden, cell;
@@ -113,8 +118,6 @@ bool suits_widening(const Call& call) {
 }
 
 std::optional<CallResult> run_widened(const Call& call, double dropout, bool records) {
-  // A step or two are no reason to widen weights.
-  constexpr std::int64_t kFewestSteps = 4;
   if (!suits_widening(call)) return {};
   const auto wide = [](const auto& tensors) {
     std::vector<at::Tensor> made;
@@ -134,10 +137,27 @@ std::optional<CallResult> run_widened(const Call& call, double dropout, bool rec
   return result;
 }
 
+/// An LSTM of bfloat16 of which no gradient is wanted.
+std::optional<CallResult> run_bfloat16(const Call& call, double dropout, bool records) {
+  if (call.kind != Cell::kLstm || !can_run_bfloat16_layer()) return {};
+  const Steps steps = steps_of_common_form(call, at::kBFloat16);
+  if (steps.count() < kFewestSteps) return {};
+  if (records && torch::autograd::compute_requires_grad(call.input, call.states[0], call.states[1],
+                                                        call.params)) {
+    return {};
+  }
+  Call own = call;
+  own.states[1] = call.states[1].to(at::kFloat);
+  CallResult result = run_layers(own, steps, dropout, records);
+  result.cell = result.cell.to(at::kBFloat16);
+  return result;
+}
+
 /// What kernels of ours compute.
 std::optional<CallResult> run_own(const Call& call, double dropout, bool records) {
   const Steps steps = steps_of_common_form(call);
   if (steps.count() > 0) return run_layers(call, steps, dropout, records);
+  if (auto result = run_bfloat16(call, dropout, records)) return result;
   return run_widened(call, dropout, records);
 }
 
