@@ -53,6 +53,7 @@ def tangent_of_gradient(module, x, tangent):
     return torch.func.jvp(gradient, (x,), (tangent,))[1].detach()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("ask", [tangent_of, tangent_of_gradient])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("bias", [True, False])
@@ -71,6 +72,7 @@ def test_cells(cell, dtype, ask):
     check(ask, cell(5, 7), numbers(3, 5), numbers(3, 5), dtype)
 
 
+@pytest.mark.thorough
 @every_kind
 def test_packed_sequences(kind):
     """Not in torch.func, where PyTorch's layers cannot read the sizes of batches."""
