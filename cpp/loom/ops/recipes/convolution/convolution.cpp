@@ -10,6 +10,7 @@
 #include "loom/ops/recipes/convolution/convolution_blocks.h"
 #include "loom/ops/recipes/convolution/convolution_choice.h"
 #include "loom/ops/recipes/convolution/convolution_open.h"
+#include "loom/ops/recipes/convolution/convolution_phases.h"
 #include "loom/ops/recipes/convolution/convolution_product.h"
 #include "loom/ops/recipes/depthwise/depthwise.h"
 
@@ -215,6 +216,12 @@ at::Tensor convolve_images(const at::Tensor& input, const at::Tensor& weight,
     return output.copy_(convolve_images(input.contiguous(), weight.contiguous(), bias, p, sizes));
   }
   const at::Tensor from = in_order(input, channels_last);
+  if (const auto phases = ImagePhases::of(from, weight, p, channels_last)) {
+    const at::Tensor apart = phases->apart(from);
+    phases->together(output, convolve_images(apart, weight, bias, phases->parameters(),
+                                             phases->result_sizes(apart, weight)));
+    return output;
+  }
   if (convolve_alone(output, from, weight, bias.value_or(at::Tensor()), p)) return output;
   check_dtype(input, p);
   const ConvolutionCut cut = cut_forward(output, from, weight, p.transposed, p.groups);
@@ -297,7 +304,20 @@ GradientTuple image_gradients(const at::Tensor& given_grad, const at::Tensor& gi
   const bool channels_last = is_channels_last(given_input, weight, p);
   const Detour detour(p.transposed ? given_grad : given_input,
                       p.transposed ? given_input : given_grad, weight, p);
-  const bool in_floats = (mask[1] || mask[2]) && detour.floats_of_weight;
+  if (const auto phases = ImagePhases::of(given_input, weight, p, channels_last);
+      phases && given_grad.numel() != 0) {
+    auto [to_input, to_weight, to_bias] = image_gradients(
+        phases->apart(given_grad), phases->apart(given_input), weight, phases->parameters(), mask);
+    if (mask[0]) {
+      to.input = empty_result(given_input.sizes(), given_input, channels_last);
+      phases->together(to.input, to_input);
+    }
+    return {to.input, to_weight, to_bias};
+  }
+  // oneDNN's kernels for gradients of weights read what is not theirs.
+  const bool dilated = channels_last && given_input.scalar_type() == c10::kBFloat16 &&
+                       *std::ranges::max_element(p.dilation) > 1;
+  const bool in_floats = (mask[1] || mask[2]) && (detour.floats_of_weight || dilated);
   if (in_floats ||
       (channels_last && detour.planes && !are_planes({given_grad, given_input, weight}))) {
     const c10::ScalarType dtype = in_floats ? c10::kFloat : weight.scalar_type();
