@@ -96,6 +96,30 @@ CASES: dict[str, Case] = {
         lambda x: F.pad(x.to(memory_format=torch.channels_last), (1, 2, 3, 4), mode="replicate"),
         (random(1, 64, 90, 90),),
     ),
+    "reflections of many": (
+        lambda x: F.pad(x, (1, 2, 3, 4), mode="reflect"),
+        (random(40, 5, 30, 31),),
+    ),
+    "reflections of one": (
+        lambda x: F.pad(x, (1, 2, 3, 4), mode="reflect"),
+        (random(1, 64, 90, 90),),
+    ),
+    "reflections without a batch": (
+        lambda x: F.pad(x, (1, 2, 3, 4), mode="reflect"),
+        (random(64, 90, 90),),
+    ),
+    "reflections of rows of one": (
+        lambda x: F.pad(x, (1, 2, 0, 0), mode="reflect"),
+        (random(1, 900, 290),),
+    ),
+    "reflections of channels last": (
+        lambda x: F.pad(x.to(memory_format=torch.channels_last), (1, 2, 3, 4), mode="reflect"),
+        (random(40, 5, 30, 31),),
+    ),
+    "reflections of one channels last": (
+        lambda x: F.pad(x.to(memory_format=torch.channels_last), (1, 2, 3, 4), mode="reflect"),
+        (random(1, 64, 90, 90),),
+    ),
     "prelu": (F.prelu, (random(80, 30, 90), random(30))),
     "prelu of one slope": (F.prelu, (random(80, 30, 90), random(1))),
     "prelu of a number": (F.prelu, (random(80, 30, 90), random(1)[0])),
@@ -197,6 +221,12 @@ GRADIENTS = (
     "pads of one",
     "pads of many",
     "pads of many volumes",
+    "reflections of many",
+    "reflections of one",
+    "reflections without a batch",
+    "reflections of rows of one",
+    "reflections of channels last",
+    "reflections of one channels last",
     "prelu",
     "prelu of one slope",
     "prelu of a number",

@@ -56,7 +56,25 @@ at::Tensor make_alias(const TensorView& view) {
   return alias;
 }
 
+namespace {
+
+/// Whether elements are at the same places: steps along dimensions of size 1 lead nowhere.
+bool lie_alike(c10::IntArrayRef sizes, c10::IntArrayRef left, c10::IntArrayRef right) {
+  if (left.size() != right.size()) return false;
+  for (std::size_t d = 0; d < sizes.size(); ++d) {
+    if (sizes[d] > 1 && left[d] != right[d]) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 void KeptForm::make_pass() const {
+  if (alias_.is_conj() == conj_ && alias_.is_neg() == neg_ &&
+      lie_alike(alias_.sizes(), alias_.strides(), strides_)) {
+    alias_.unsafeGetTensorImpl()->set_sizes_and_strides(alias_.sizes(), strides_);
+    return;
+  }
   const at::Tensor values = alias_.clone();
   alias_._set_conj(conj_);
   alias_._set_neg(neg_);
