@@ -7,6 +7,7 @@ PYBIND11_MODULE(_C, module) {
   loom::check_registered();
   module.attr("__version__") = LOOM_VERSION;
   module.def("_make_symbols_global", &loom::make_symbols_global);
+  loom::python::bind_compiled(module);
   loom::python::bind_device(module);
   loom::python::bind_distributed(module);
   loom::python::bind_stream(module);

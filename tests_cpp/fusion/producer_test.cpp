@@ -103,6 +103,26 @@ TEST_F(ProducerTest, AResultThatNobodySeesIsWrittenWhereAnOutputWillBe) {
   }
 }
 
+TEST_F(ProducerTest, WhatNeedsNotShareAProgramSharesTheOneBehindTheResult) {
+  testing::Gate gate;
+  testing::submit_gate(queue_, gate);
+  produce();
+  const auto record_alone = [&](FusedTensor& to, FusedTensor& a) {
+    Expression sum = binary(Op::kAdd, to.access(), a.access(), b_.access());
+    sum.set_independent(true);
+    ASSERT_TRUE(record(queue_, sum));
+  };
+  record_alone(c_, result_);
+  EXPECT_EQ(queue_.submitted(), 2u);
+  FusedTensor e({kRows, kColumns}, 3);
+  record_alone(d_, e);
+  EXPECT_EQ(queue_.submitted(), 2u);
+  gate.open();
+  queue_.synchronize();
+  EXPECT_EQ(c_[7], 7 + 2);
+  EXPECT_EQ(d_[7], 3 + 2);
+}
+
 TEST_F(ProducerTest, AResultThatIsFreedLaterIsWritten) {
   testing::Gate gate;
   testing::submit_gate(queue_, gate);

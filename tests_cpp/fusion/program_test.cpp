@@ -8,8 +8,11 @@
 #include <gtest/gtest.h>
 
 #include "support/fused.h"
+#include <array>
+#include <cstdint>
 #include <numeric>
 #include <span>
+#include <vector>
 
 namespace loom::fusion {
 namespace {
@@ -236,6 +239,31 @@ TEST_F(ProgramTest, TransposedResultsOfTheSameShapeAreOneSpace) {
   EXPECT_FALSE(plan_.gathers());
 }
 
+TEST_F(ProgramTest, WhatTakesMemoryAsItLiesFitsIntoAnySpaceOfTheSameElements) {
+  constexpr std::array<std::int64_t, 2> kStrides{1, 4};
+  constexpr std::array<std::int64_t, 1> kCount{32}, kStep{1};
+  const auto turned = [&](FusedTensor& tensor) {
+    TensorAccess access = tensor.access();
+    access.strides = kStrides;
+    access.contiguous = false;
+    return access;
+  };
+  const auto flat = [&](FusedTensor& tensor) {
+    TensorAccess access = tensor.access();
+    access.sizes = kCount;
+    access.strides = kStep;
+    return access;
+  };
+  ASSERT_TRUE(program_.append(binary(Op::kAdd, turned(c_), turned(a_), turned(b_))));
+  ASSERT_TRUE(program_.append(binary(Op::kMul, flat(d_), flat(c_), flat(a_))));
+  const Body& body = close();
+  check_valid(body);
+  EXPECT_EQ(body.inputs.size(), 2u);
+  EXPECT_EQ(plan_.columns(), 32);
+  FusedTensor short_one({8});
+  EXPECT_FALSE(program_.append(binary(Op::kMul, flat(d_), flat(c_), short_one.access())));
+}
+
 TEST_F(ProgramTest, ABroadcastRowIsReadInPlace) {
   FusedTensor wide({4, 128}), result({4, 128}), row({128}), column({4, 1});
   ASSERT_TRUE(program_.append(binary(Op::kAdd, result.access(), wide.access(), row.access())));
@@ -258,6 +286,35 @@ TEST_F(ProgramTest, AReductionAndWhatFollowsItShareAProgram) {
   EXPECT_TRUE(plan_.whole_rows());
   EXPECT_EQ(plan_.columns(), 8);
   EXPECT_EQ(body.outputs.size(), 3u);
+}
+
+TEST_F(ProgramTest, AnExpressionMayReduceAndStoreElements) {
+  Expression share("share");
+  share.reduce_over_last(1);
+  const Node a = share.load(a_.access());
+  const Node sum = share.apply(Op::kSum, a);
+  share.store(share.apply(Op::kDiv, a, sum), c_.access());
+  share.store(sum, rows_.access());
+  ASSERT_TRUE(program_.append(share));
+  const Body& body = close();
+  check_valid(body);
+  EXPECT_EQ(analyse(body).phases, 2);
+  ASSERT_EQ(body.outputs.size(), 2u);
+  EXPECT_FALSE(body.outputs[0].uniform);
+  EXPECT_TRUE(body.outputs[1].uniform);
+}
+
+TEST_F(ProgramTest, AnExpressionMayBeAsLargeAsAProgram) {
+  Expression sum("sum");
+  std::vector<FusedTensor> operands;
+  for (std::size_t i = 0; i < Body::kMaxInputs; ++i) operands.emplace_back(FusedTensor({4, 8}, 1));
+  Node all = sum.load(a_.access());
+  for (std::size_t i = 1; i < operands.size(); ++i) {
+    all = sum.apply(Op::kAdd, all, sum.load(operands[i].access()));
+  }
+  sum.store(all, c_.access());
+  EXPECT_TRUE(sum.fits());
+  EXPECT_TRUE(program_.append(sum));
 }
 
 // As in layer norm after layer norm, when the first one's result is still open.

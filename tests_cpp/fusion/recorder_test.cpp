@@ -18,6 +18,7 @@
 #include "support/threads.h"
 #include <sys/wait.h>
 #include <unistd.h>
+#include <utility>
 
 namespace loom::fusion {
 namespace {
@@ -196,6 +197,24 @@ TEST_F(RecorderTest, TensorsOfAListHaveProgramsOfTheirOwn) {
   queue_.synchronize();
   EXPECT_EQ(c_[5], 3);
   EXPECT_EQ(d_[299], 6);
+  EXPECT_EQ(long_one[999], 4);
+}
+
+TEST_F(RecorderTest, WhatNeedsNotShareAProgramHasOneOfItsOwn) {
+  testing::Gate gate;
+  testing::submit_gate(queue_, gate);
+  FusedTensor long_one({1000}, 1), more({1000}, 1);
+  for (int round = 0; round < 3; ++round) {
+    for (auto [to, a] : {std::pair{&c_, &a_}, {&long_one, &more}}) {
+      Expression sum = binary(Op::kAdd, to->access(), to->access(), a->access());
+      sum.set_independent(true);
+      ASSERT_TRUE(record(queue_, sum));
+    }
+  }
+  EXPECT_EQ(queue_.submitted(), 2u);  // the gate, and all the rest
+  gate.open();
+  queue_.synchronize();
+  EXPECT_EQ(c_[5], 3);
   EXPECT_EQ(long_one[999], 4);
 }
 

@@ -29,6 +29,19 @@ def nothing_compiled() -> Iterator[None]:
 
 
 @pytest.fixture
+def compiled_nests(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """All nests are C++, those too that would be programs."""
+    from torch_loom.inductor import programs
+
+    monkeypatch.setattr(programs, "program_of", lambda nodes: None)
+    with (
+        torch._inductor.config.patch(fx_graph_cache=False),
+        torch._functorch.config.patch(enable_autograd_cache=False),
+    ):
+        yield
+
+
+@pytest.fixture
 def replays(monkeypatch: pytest.MonkeyPatch) -> list[replay._Capture]:
     """The captures that are replayed, once for each replay."""
     done: list[replay._Capture] = []

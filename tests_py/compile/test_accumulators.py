@@ -6,7 +6,7 @@ import torch
 from compile_support import LOOM, assert_equal, compile_and_compare, to
 from torch._inductor.utils import run_and_get_code
 
-pytestmark = pytest.mark.thorough
+pytestmark = [pytest.mark.thorough, pytest.mark.usefixtures("compiled_nests")]
 
 # Whole rounds of several vectors, vectors that remain, and elements that remain.
 LENGTHS = (128, 256, 511, 512, 513, 528, 575, 1000, 1024)

@@ -6,7 +6,7 @@ import torch
 from compile_support import LOOM, assert_equal, compile_and_compare, to
 from torch._inductor.utils import run_and_get_code
 
-pytestmark = pytest.mark.thorough
+pytestmark = [pytest.mark.thorough, pytest.mark.usefixtures("compiled_nests")]
 
 DTYPES = (
     torch.float32,

@@ -221,8 +221,36 @@ def test_what_comes_before_and_after_a_record_stays_there(side):
     compiled = torch.compile(function, fullgraph=True)
     _, (code, *_) = torch._inductor.utils.run_and_get_code(compiled, x)
     lines = [line.strip() for line in code.partition("def call")[2].splitlines()]
-    calls = [line.split("(")[0] for line in lines if line.startswith(("cpp_", "stream_calls."))]
-    assert calls == ["cpp_fused_sin_0", "stream_calls.record_event", "cpp_fused_add_cos_mul_1"]
+    begins = ("loom_fused_", "stream_calls.")
+    calls = [line.split("(")[0] for line in lines if line.startswith(begins)]
+    assert calls == ["loom_fused_sin_0", "stream_calls.record_event", "loom_fused_add_cos_mul_1"]
+
+
+def test_functions_without_streams_do_not_look_for_the_current_one(monkeypatch):
+    compiled = torch.compile(lambda x: x.sin() + 1, fullgraph=True)
+    x = torch.randn(100, device="loom")
+    compiled(x)
+    asked = []
+    original = torch.accelerator.current_stream
+
+    def current_stream(*args):
+        asked.append(args)
+        return original(*args)
+
+    monkeypatch.setattr(torch.accelerator, "current_stream", current_stream)
+    assert_equal(compiled(x), x.sin() + 1)
+    assert not asked
+
+
+def test_the_current_stream_of_the_call_is_returned(side):
+    def function(x):
+        return x.sin(), torch.accelerator.current_stream()
+
+    compiled = torch.compile(function)
+    x = torch.randn(100, device="loom")
+    assert compiled(x)[1] == torch.accelerator.current_stream()
+    with torch.loom.stream(side):
+        assert compiled(x)[1] == side
 
 
 def test_side_streams_go_on_after_the_graph(side, hold):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """torch.compile: what is imported when, what caches know, what profiles and logs show."""
 
+import pytest
 import torch
 from compile_support import compile_and_compare
 from torch._inductor.utils import run_and_get_code
@@ -20,6 +21,7 @@ def test_importing_loom_imports_no_compiler(check):
     assert done.out.strip() == "[]"
 
 
+@pytest.mark.usefixtures("compiled_nests")
 def test_a_group_of_nests_is_one_command_in_a_profile():
     x = torch.randn(64, 100, device="loom")
     compiled = torch.compile(lambda x: torch.softmax(x * 2, -1) + x.sum(), fullgraph=True)
@@ -42,6 +44,7 @@ def test_generated_kernels_use_no_openmp():
     assert "omp_get" not in sources[0]
 
 
+@pytest.mark.usefixtures("compiled_nests")
 def test_kernels_list_the_memory_that_they_touch():
     x, y = torch.randn(10, 100, device="loom"), torch.randn(10, 1, device="loom")
     compiled = torch.compile(lambda x, y: x + y, fullgraph=True)

@@ -5,7 +5,7 @@ import pytest
 import torch
 from compile_support import compile_and_compare
 
-pytestmark = pytest.mark.thorough
+pytestmark = [pytest.mark.thorough, pytest.mark.usefixtures("compiled_nests")]
 
 ROWS = 100
 

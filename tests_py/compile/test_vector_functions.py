@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch._inductor.utils import run_and_get_code
 
-pytestmark = pytest.mark.thorough
+pytestmark = [pytest.mark.thorough, pytest.mark.usefixtures("compiled_nests")]
 
 SPECIAL = [
     0.0,

@@ -56,7 +56,10 @@ struct Node {
 
 class Expression {
  public:
-  static constexpr std::size_t kMaxLoads = 8, kMaxNodes = 64, kMaxStores = 4;
+  /// As much as a program has room for: an expression may be a whole loop nest of a compiled graph.
+  static constexpr std::size_t kMaxLoads = Body::kMaxInputs, kMaxStores = Body::kMaxOutputs;
+  static constexpr std::size_t kMaxNodes =
+      Body::kMaxInputs + Body::kMaxParams + Body::kMaxInstructions;
 
   enum class Kind : std::uint8_t { kLoad, kNumber, kResult };
   struct Entry {
@@ -93,16 +96,17 @@ class Expression {
   Node to(DType dtype, Node a) noexcept;
   Node where(Node mask, Node a, Node b) noexcept { return apply(Op::kSelect, mask, a, b); }
 
-  /// `value` must have been made for the dtype: to(dtype, ...). All stores have the same sizes
-  /// (those of the expression), or, after reductions, those of its rows.
+  /// `value` must have been made for the dtype: to(dtype, ...). Stores have the sizes of the
+  /// expression, or, with reductions, those of its rows.
   void store(Node value, const TensorAccess& to) noexcept;
 
   /// From here on rows are what is left without the last `dims` dimensions, and reductions reduce
-  /// those. Requires: before the first reduction; 0 < dims <= dimensions of the loads.
+  /// those. The first load has the expression's sizes, densely in their order, and its columns are
+  /// not all the same. Requires: before the first reduction; 0 < dims <= dimensions of the loads.
   void reduce_over_last(int dims) noexcept { reduced_dims_ = static_cast<std::int8_t>(dims); }
 
-  /// Says that the operator is one of a call that works on many tensors: it need not share a
-  /// program with what it has no memory in common with.
+  /// Says that the operator need not share a program with what it has no memory in common with: it
+  /// is one of a call that works on many tensors, or more than an operator.
   void set_independent(bool independent) noexcept { independent_ = independent; }
   [[nodiscard]] bool independent() const noexcept { return independent_; }
 

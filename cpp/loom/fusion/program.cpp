@@ -12,6 +12,7 @@ namespace loom::fusion {
 struct Program::Draft {
   Space space;
   bool rows = false;  ///< the operator works on one value a row
+  bool flat = false;  ///< it takes memory as it lies, whatever the dimensions are
   std::uint8_t new_loads = 0;
   // What each load is: an existing value, or the n-th new one.
   std::array<std::int16_t, Expression::kMaxLoads> existing;
@@ -20,11 +21,34 @@ struct Program::Draft {
   detail::Slots<Location, Expression::kMaxStores> stores;
 };
 
+namespace {
+
+Sizes sizes_of(const Space& space) noexcept {
+  return Sizes(space.sizes).first(static_cast<std::size_t>(space.dims));
+}
+
+}  // namespace
+
 void Program::reset() noexcept {
   space_ = {};
   load_count_ = store_count_ = param_count_ = instruction_count_ = 0;
   value_count_ = operator_count_ = 0;
   unfused_bytes_ = 0;
+}
+
+// Whether an operator of one dimension works on as many elements as a space has, densely: in a
+// space, which is dense, too, those are the elements that lie at the same places.
+bool is_flat(const Expression& expression, const Space& space) noexcept {
+  const auto fits = [&](const TensorAccess& access) {
+    return access.numel == 1 ||
+           (access.numel == space.numel && access.sizes.size() == 1 && access.contiguous);
+  };
+  const auto loads = expression.loads();
+  const auto stores = expression.stores();
+  return expression.reduced_dims() == 0 && stores[0].to.numel == space.numel &&
+         std::all_of(loads.begin(), loads.end(), fits) &&
+         std::all_of(stores.begin(), stores.end(),
+                     [&](const Expression::Store& store) { return fits(store.to); });
 }
 
 // A program without operators takes the operator's space; any other one must have it already.
@@ -42,12 +66,16 @@ bool Program::fit_space(const Expression& expression, Draft& draft) const noexce
     return reduced == 0 || draft.space.contiguous;
   }
   draft.space = space_;
-  if (equal(shape.sizes, Sizes(space_.sizes).first(static_cast<std::size_t>(space_.dims)))) {
+  if (equal(shape.sizes, sizes_of(space_))) {
     if (reduced == 0) return true;
     if (!space_.contiguous || (space_.reduced_dims != 0 && space_.reduced_dims != reduced)) {
       return false;
     }
     draft.space.reduced_dims = reduced;
+    return true;
+  }
+  if (is_flat(expression, space_)) {
+    draft.flat = true;
     return true;
   }
   draft.rows = true;
@@ -66,8 +94,10 @@ bool Program::place(const TensorAccess& access, const Draft& draft, Location& lo
   if (access.sizes.size() > dims) return false;
   const bool full =
       access.sizes.size() == dims && equal(access.sizes, Sizes(space.sizes).first(dims));
-  if (full && (access.contiguous ? space.contiguous
-                                 : equal(access.strides, Sizes(space.strides).first(dims)))) {
+  const bool flat = draft.flat && access.numel == space.numel;
+  if (flat ||
+      (full && (access.contiguous ? space.contiguous
+                                  : equal(access.strides, Sizes(space.strides).first(dims))))) {
     location.layout = Layout::kFull;
     location.end = access.data + access.numel * item;
     return true;
@@ -140,7 +170,8 @@ bool Program::resolve_stores(const Expression& expression, Draft& draft) noexcep
   const Space& space = draft.space;
   for (std::size_t i = 0; i < stores.size(); ++i) {
     Location& to = draft.stores[i];
-    const bool row = expression.reduced_dims() > 0 || draft.rows;
+    const bool elements = equal(stores[i].to.sizes, sizes_of(space));
+    const bool row = draft.rows || (expression.reduced_dims() > 0 && !elements);
     if (!place(stores[i].to, draft, to, row)) return false;
     if (to.layout == Layout::kOne) {
       const std::int64_t count =

@@ -91,7 +91,10 @@ bool may_replace(const Access& access, const Access& written) noexcept {
 // A rectangle of the result goes through the program while others are not there yet, and while the
 // producer still reads its operands for them.
 bool ProgramSet::suits_producer(const Expression& expression) const {
-  if (expression.independent() || expression.reduced_dims() > 0) return false;
+  // Those of a list would each need a program.
+  if ((expression.independent() && t_place != kNoPlace) || expression.reduced_dims() > 0) {
+    return false;
+  }
   const Matrix result = producer_->result();
   bool suits = true, reads_result = false;
   const auto check_result = [&](const TensorAccess& access) {
@@ -147,7 +150,7 @@ bool ProgramSet::append_at(std::size_t place, const Expression& expression) {
     count_ = 0;
     return false;
   }
-  if (count_ == 1 && !independent) return append_to(0, expression);
+  if (producer_ != nullptr || (count_ == 1 && !independent)) return append_to(0, expression);
   if (!indexed_) start_index();
   bool covered = true;
   const std::size_t owner = owner_of(expression, covered);

@@ -59,8 +59,8 @@ class LOOM_API ProgramSet final : public OpenCommand {
   /// Adds the operator to the program that it belongs to, or returns false and changes nothing.
   /// One that is independent (expression.h) and shares no memory with any program joins that of its
   /// place in the list, so that an operator on several lists finds them together; or it gets a new
-  /// one. After a producer the first operator reads the result, and all can run on a part of it
-  /// before the rest is there.
+  /// one. After a producer there is one program: the first operator reads the result, and all can
+  /// run on a part of it before the rest is there.
   [[nodiscard]] bool append(const Expression& expression);
 
   void close() noexcept override;

@@ -32,6 +32,7 @@ def apply() -> None:
     _divide_by_constants()
     _pass_over_rows_twice()
     _keep_layouts_of_convolutions()
+    _concatenate_by_copies()
 
 
 def _name_the_backend() -> None:
@@ -239,3 +240,16 @@ def _keep_layouts_of_convolutions() -> None:
         return bool(original(graph_module, is_inference=is_inference))
 
     graph.GraphLowering.decide_layout_opt = staticmethod(decide_layout_opt)  # type: ignore[assignment]
+
+
+def _concatenate_by_copies() -> None:
+    # On the cpu each operand is written to its place: one loop over all of them would ask of every
+    # element which operand it is from, and is not vectorised.
+    original = lowering.pointwise_cat
+
+    def pointwise_cat(inputs: Any, dim: int = 0) -> Any:
+        if ir.get_device_type(inputs[0]) == "loom" and not config.force_pointwise_cat:
+            return ir.TensorBox(ir.ConcatKernel.create(inputs, dim))
+        return original(inputs, dim)
+
+    lowering.pointwise_cat = pointwise_cat

@@ -57,6 +57,11 @@ _KEPT = (
     _aten.col2im,
     _aten.max_pool2d_with_indices_backward,
     _aten.embedding_dense_backward,
+    # Statistics of channels are sums over dimensions that lie apart. Where they are given, the
+    # operator makes two factors of them for each channel, before the convolution that it joins.
+    _aten._native_batch_norm_legit_functional,
+    _aten._native_batch_norm_legit_no_training,
+    _aten.native_batch_norm_backward,
     *_CONTIGUOUS,
 )
 

@@ -12,7 +12,7 @@ from torch._inductor.codegen.common import (
 )
 from torch._inductor.custom_graph_pass import CustomGraphModulePass, get_hash_for_files
 
-from .. import _C
+from .. import _C, device as devices
 from . import host_operands, kernel_cache
 from .cpp_wrapper import LoomCppWrapper
 from .device_ops import LoomDeviceOps
@@ -38,9 +38,10 @@ class _LoomPass(CustomGraphModulePass):
     def __call__(self, graph_module: Any) -> None:
         host_operands.move(graph_module.graph)
 
-    def uuid(self) -> tuple[str, bytes]:
+    def uuid(self) -> tuple[str, str, bytes]:
         """The identity of what is generated: Inductor's caches have it in their keys."""
-        return _C.__version__, _sources_hash()
+        # Programs are made of what this processor has machine code for.
+        return _C.__version__, devices.get_device_properties(0).simd, _sources_hash()
 
 
 @functools.cache

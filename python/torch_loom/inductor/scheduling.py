@@ -4,7 +4,10 @@
 from typing import Any
 
 from torch._inductor.codegen.cpp import CppScheduling
+from torch._inductor.utils import Placeholder
+from torch._inductor.virtualized import V
 
+from . import programs
 from .kernel_group import LoomKernelGroup
 from .kernel_proxy import LoomKernelProxy, scatters
 
@@ -25,3 +28,26 @@ class LoomScheduling(CppScheduling):
         return not any(scatters(node) for node in nodes) and bool(
             super().can_fuse_vertical_outer_loop(node1, node2)
         )
+
+    def codegen_node(self, node: Any) -> None:
+        """Write a nest: as a program, or in C++ as part of the group at hand."""
+        nest = None if V.graph.cpp_wrapper else programs.program_of(node.get_nodes())
+        if nest is None:
+            super().codegen_node(node)
+            return
+        self.flush()
+        source, description = programs.write(nest)
+        name = self._define_program(source, description)
+        self.codegen_comment(nest.nodes, name)
+        V.graph.wrapper_code.generate_kernel_call(
+            name, nest.buffers, device=nest.nodes[0].get_device(), triton=False
+        )
+
+    def _define_program(self, source: str, description: str) -> str:
+        wrapper = V.graph.wrapper_code
+        if source not in wrapper.src_to_kernel:
+            name = f"loom_{description}_{wrapper.next_kernel_suffix()}"
+            wrapper.src_to_kernel[source] = name
+            text = source.replace(str(Placeholder.DESCRIPTIVE_NAME), name)
+            wrapper.define_kernel(name, text, gpu=False)
+        return str(wrapper.src_to_kernel[source])

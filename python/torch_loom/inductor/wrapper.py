@@ -70,10 +70,7 @@ class _LoomCalls(PythonWrapperCodegen):
         sizes = self.codegen_python_shape_tuple(shape)
         allocated = self.codegen_python_shape_tuple(allocation_shape or shape)
         strides = self.codegen_python_shape_tuple(stride)
-        made = (
-            f"{name} = empty_strided({allocated}, {strides}, dtype={dtype}, "
-            f"device=loom_devices[{device.index or 0}])"
-        )
+        made = f"{name} = loom_empty({allocated}, {strides}, {dtype}, {device.index or 0})"
         return made if allocated == sizes else f"{made}.as_strided({sizes}, {strides})"
 
 
@@ -109,9 +106,7 @@ class LoomWrapper(_LoomCalls):
         super().write_header()
         self.imports.writeline("from torch_loom.inductor import stream_calls")
         self.imports.writeline("from torch_loom.inductor.kernel_cache import loom_kernel")
-        self.header.writeline(
-            "loom_devices = [device('loom', i) for i in range(torch.loom.device_count())]"
-        )
+        self.imports.writeline("from torch_loom.inductor.programs import loom_empty, loom_program")
 
 
 class LoomSubgraphWrapper(_LoomCalls, SubgraphPythonWrapperCodegen):
