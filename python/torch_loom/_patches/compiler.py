@@ -22,6 +22,7 @@ def _answer_dynamo() -> None:
         without="torch.compile(..., backend='aot_eager') needs none of it",
         patches={
             "torch._dynamo.device_interface": ".inductor.interface:register",
+            "torch._dynamo.output_graph": ".inductor.stream_functions:pass_if_used",
             "torch._dynamo.trace_rules": ".inductor.stream_functions:name",
             "torch._dynamo.variables.torch": ".inductor.stream_functions:follow",
             "torch._dynamo.variables.user_defined": ".inductor.stream_functions:create",

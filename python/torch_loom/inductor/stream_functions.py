@@ -12,7 +12,15 @@ import torch
 
 from .. import device as devices, streams
 
-__all__ = ["create", "estimate", "follow", "has_synchronisation", "keep_saved", "name"]
+__all__ = [
+    "create",
+    "estimate",
+    "follow",
+    "has_synchronisation",
+    "keep_saved",
+    "name",
+    "pass_if_used",
+]
 
 _NAMES = ("current_stream", "stream", "synchronize")
 _BYTES_PER_MILLISECOND = 2e7
@@ -64,6 +72,28 @@ def create(variables: ModuleType) -> None:
     """Let graphs create streams and events; `torch._dynamo.variables.user_defined` knows those."""
     classes = variables.UserDefinedClassVariable._in_graph_classes()
     classes.update((streams.Stream, streams.Event))
+
+
+def pass_if_used(output_graph: ModuleType) -> None:
+    """Let `torch._dynamo.output_graph` look up the current stream where a function refers to one.
+
+    Where there is an accelerator, it would at every call of every graph.
+    """
+    original = output_graph.has_user_objects
+
+    def has_user_objects() -> bool:
+        if not original():
+            return False
+        from torch._dynamo.symbolic_convert import InstructionTranslator
+        from torch._dynamo.variables.lazy import LazyVariableTracker
+
+        translator = InstructionTranslator.current_tx()
+        current = translator.symbolic_stream_state.cur_stream_stack[0]
+        unseen = isinstance(current, LazyVariableTracker) and not current.is_realized()
+        others = len(output_graph.index_to_bytecode_constructor) > 1
+        return others or not unseen
+
+    output_graph.has_user_objects = has_user_objects  # type: ignore[attr-defined]
 
 
 def estimate(streams_of_graphs: ModuleType) -> None:
