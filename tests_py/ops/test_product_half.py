@@ -85,6 +85,22 @@ def test_factors(sizes, by_columns, alpha, beta, dtype):
 
 
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
+@pytest.mark.parametrize("alpha", [0.125, -0.5, 1e-6])
+@pytest.mark.parametrize("beta", [1, -0.75])
+@pytest.mark.parametrize("sizes", [(65, 77, 129), (3, 250, 70)], ids=str)
+def test_least_numbers_that_are_added_to_small_multiples_stay_finite(sizes, beta, alpha, dtype):
+    rows, inner, columns = sizes
+    left, right = numbers(rows, inner, dtype=dtype), numbers(inner, columns, seed=1, dtype=dtype)
+    mask = torch.zeros(rows, columns, dtype=dtype)
+    mask[:, ::3] = torch.finfo(dtype).min
+    for added in (mask, mask.mT.contiguous().mT):
+        expected = torch.addmm(added, left, right, beta=beta, alpha=alpha)
+        made = torch.addmm(added.to(LOOM), left.to(LOOM), right.to(LOOM), beta=beta, alpha=alpha)
+        hidden = added != 0
+        assert torch.equal(made.cpu()[hidden], expected[hidden])
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
 @pytest.mark.parametrize(
     "sizes", [(12, 77, 64, 77), (33, 127, 31, 65), (3, 300, 200, 101), (100, 9, 33, 17)], ids=str
 )

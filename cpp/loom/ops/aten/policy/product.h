@@ -12,7 +12,6 @@
 #include <ATen/ops/mul.h>
 
 #include <algorithm>
-#include <cmath>
 
 namespace loom::ops {
 
@@ -158,16 +157,12 @@ struct Product {
            (addend.storage_offset() != result.storage_offset() ||
             addend.sizes() != result.sizes() || addend.strides() != result.strides());
   }
-  /// Sums that begin with the addend are multiplied by alpha with it, in float32: of half types,
-  /// and not where the addend is divided by next to nothing.
+  /// Sums of half types are float32 in memory of their own, where they can be multiplied. ATen does
+  /// not look at the factors where alpha is 0.
   static bool suits_factors(c10::ScalarType dtype, const at::Scalar& beta,
                             const at::Scalar& alpha) {
-    constexpr double kMost = 1 << 16;
     if (alpha.isComplex() || beta.isComplex()) return false;
-    if (alpha.equal(1)) return true;
-    const double factor = std::abs(alpha.toDouble());
-    return c10::isReducedFloatingType(dtype) && factor >= 1 / kMost && factor <= kMost &&
-           std::abs(beta.toDouble()) <= kMost * factor;
+    return alpha.equal(1) || (c10::isReducedFloatingType(dtype) && alpha.toDouble() != 0);
   }
   static bool suits_addend(const at::Tensor& result, const at::Tensor& addend) {
     return addend.scalar_type() == result.scalar_type() && !addend.is_conj() && !addend.is_neg();

@@ -22,7 +22,7 @@
 
 namespace loom::ops::detail {
 
-inline const Scratch t_accumulators;
+inline const Scratch t_accumulators, t_addends;
 
 inline void activate(const at::Tensor& result, ProductActivation activation) {
   if (activation == ProductActivation::kRelu) at::relu_(const_cast<at::Tensor&>(result));
@@ -41,6 +41,9 @@ struct Part {
   std::int64_t row = 0, column = 0;  ///< where it begins in the whole result
 
   [[nodiscard]] bool added() const noexcept { return addend.data != nullptr && beta != 0; }
+  /// Whether sums begin with the addend. Else it comes after they are multiplied by alpha: divided
+  /// by alpha before, as the least number that masks are made of, it would be infinite.
+  [[nodiscard]] bool begins_with_addend() const noexcept { return added() && alpha == 1; }
   [[nodiscard]] Part cut(std::int64_t row, std::int64_t column, std::int64_t rows,
                          std::int64_t columns) const {
     return {result.part(row, column, rows, columns),
@@ -81,6 +84,24 @@ struct Finish {
     turned ? visit(p.column, columns, p.row, rows) : visit(p.row, rows, p.column, columns);
   }
 };
+
+// What is left to do with sums of rows that are `ld` apart.
+template <class T, class E>
+void finish_sums(const Part<T, E>& p, bool has_addend, float* sums, std::int64_t ld) {
+  const std::int64_t rows = p.result.rows, columns = p.result.columns;
+  if (p.alpha != 1) {
+    const auto factor = static_cast<float>(p.alpha);
+    for (std::int64_t i = 0; i < rows; ++i) {
+      for (std::int64_t j = 0; j < columns; ++j) sums[i * ld + j] *= factor;
+    }
+  }
+  if (!p.added() || has_addend) return;
+  float* const addends = t_addends.get<float>(rows * columns);
+  initialise(p.addend, p.beta, addends, columns);
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for (std::int64_t j = 0; j < columns; ++j) sums[i * ld + j] += addends[i * columns + j];
+  }
+}
 
 // The result is float32 and row-major: it is summed where it is, and what becomes of it is done
 // while it is near: after each tile, unless sums go on or ATen is called for it.
@@ -154,14 +175,14 @@ inline void run_tile(const Part<c10::BFloat16>& whole, const PackedRight<c10::BF
   for (std::int64_t column = 0; column < whole.result.columns; column += ld) {
     const std::int64_t columns = std::min(ld, whole.result.columns - column);
     const Part<c10::BFloat16> p = whole.cut(0, column, whole.result.rows, columns);
-    const bool add = p.added() && !bias;
-    if (add) initialise(p.addend, beta_before(p.beta, p.alpha), to, ld);
+    const bool add = p.begins_with_addend() && !bias;
+    if (add) initialise(p.addend, p.beta, to, ld);
     prefetch(p.result);
     finish.prefetch(p);
     for (std::int64_t j = 0; j < columns; j += kPanel) {
       packed.multiply_panel(left, column + j, to + j, ld, add);
     }
-    scale_sums(to, p.result.rows, columns, ld, p.alpha);
+    finish_sums(p, add || bias, to, ld);
     for (std::int64_t i = 0; i < p.result.rows; ++i) {
       kernels::gemm::store_sums(to + i * ld, bias ? stored(p.addend.data) : nullptr, columns,
                                 stored(p.result.data + i * p.result.row_stride));
@@ -187,9 +208,10 @@ void run_in_tiles(const Part<T, E>& whole, const Finish<T, E>& finish) {
         }
       }
       float* to = t_accumulators.get<float>(rows * columns);
-      if (p.added()) initialise(p.addend, beta_before(p.beta, p.alpha), to, columns);
-      packed.multiply(p.left, to, columns, p.added());
-      scale_sums(to, rows, columns, columns, p.alpha);
+      const bool begins = p.begins_with_addend();
+      if (begins) initialise(p.addend, p.beta, to, columns);
+      packed.multiply(p.left, to, columns, begins);
+      finish_sums(p, begins, to, columns);
       store(to, p.result);
       finish(p);
     }
@@ -198,10 +220,11 @@ void run_in_tiles(const Part<T, E>& whole, const Finish<T, E>& finish) {
 
 template <class T, class E>
 void run_in_accumulators(const Part<T, E>& p) {
+  const bool begins = p.begins_with_addend();
   float* to = t_accumulators.get<float>(p.result.rows * p.result.columns);
-  if (p.added()) initialise(p.addend, beta_before(p.beta, p.alpha), to, p.result.columns);
-  multiply(p.left, p.right, to, p.result.columns, p.added());
-  scale_sums(to, p.result.rows, p.result.columns, p.result.columns, p.alpha);
+  if (begins) initialise(p.addend, p.beta, to, p.result.columns);
+  multiply(p.left, p.right, to, p.result.columns, begins);
+  finish_sums(p, begins, to, p.result.columns);
   store(to, p.result);
 }
 
@@ -211,7 +234,7 @@ void run_few_rows(const Part<T>& p) {
   const std::int64_t rows = p.result.rows, columns = p.result.columns;
   constexpr bool kFloats = std::is_same_v<T, float>;
   const bool in_place = kFloats && p.result.row_major() && !p.added();
-  float* to = t_accumulators.get<float>(2 * rows * columns);
+  float* to = t_accumulators.get<float>(rows * columns);
   if constexpr (kFloats) {
     if (in_place) to = p.result.data;
     if (rows == 1) {
@@ -222,12 +245,7 @@ void run_few_rows(const Part<T>& p) {
     multiply_few_rows(p.left, p.right.transposed(), to, in_place ? p.result.row_stride : columns);
   }
   if (in_place) return;
-  scale_sums(to, rows, columns, columns, p.alpha);
-  if (p.added()) {
-    float* sum = to + rows * columns;
-    initialise(p.addend, p.beta, sum, columns);
-    for (std::int64_t i = 0; i < rows * columns; ++i) to[i] += sum[i];
-  }
+  finish_sums(p, /*has_addend=*/false, to, columns);
   if (!kFloats || !p.result.row_major()) return store(to, p.result);
   for (std::int64_t i = 0; i < rows; ++i) {
     std::copy_n(to + i * columns, columns,

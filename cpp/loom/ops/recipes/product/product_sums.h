@@ -77,18 +77,6 @@ void initialise(const MatrixView<const T>& addend, double beta, float* to, std::
   if (beta != 1) sum.mul_(beta);
 }
 
-// What is to be multiplied by `alpha` with what it is added to begins with this of it.
-inline double beta_before(double beta, double alpha) { return alpha == 1 ? beta : beta / alpha; }
-
-inline void scale_sums(float* sums, std::int64_t rows, std::int64_t columns, std::int64_t ld,
-                       double alpha) {
-  if (alpha == 1) return;
-  const auto factor = static_cast<float>(alpha);
-  for (std::int64_t i = 0; i < rows; ++i, sums += ld) {
-    for (std::int64_t j = 0; j < columns; ++j) sums[j] *= factor;
-  }
-}
-
 // Puts accumulators where the result is.
 template <class T>
 void store(const float* from, const MatrixView<T>& result) {
