@@ -14,22 +14,23 @@ namespace {
 
 bool is_floating(const at::Tensor& tensor) {
   const c10::ScalarType dtype = tensor.scalar_type();
-  return (dtype == at::kFloat || dtype == at::kBFloat16 || dtype == at::kHalf) &&
-         !tensor.is_neg() && tensor.is_contiguous();
+  return (dtype == at::kFloat || dtype == at::kBFloat16 || dtype == at::kHalf) && !tensor.is_neg();
 }
 
 bool fits(const at::Tensor& left, const at::Tensor& weight, c10::ScalarType dtype,
           const at::Tensor& scales) {
-  return is_floating(left) && is_floating(scales) && scales.scalar_type() == left.scalar_type() &&
-         weight.scalar_type() == dtype && weight.is_contiguous() && left.dim() == 2 &&
-         weight.dim() == 2 && left.numel() > 0 && weight.numel() > 0;
+  return is_floating(left) && is_floating(scales) && scales.is_contiguous() &&
+         scales.scalar_type() == left.scalar_type() && weight.scalar_type() == dtype &&
+         weight.is_contiguous() && left.dim() == 2 && left.stride(1) == 1 && weight.dim() == 2 &&
+         left.numel() > 0 && weight.numel() > 0;
 }
 
-/// The result of a kernel: a row for each of `left`, a column for each of `weight`, the dtype of
-/// `scales`.
+/// The result of a kernel: a row for each of `given`, which may have gaps between its rows, a
+/// column for each of `weight`, the dtype of `scales`.
 template <class Kernel, class... More>
-at::Tensor launch_product(const char* name, Kernel kernel, const at::Tensor& left,
+at::Tensor launch_product(const char* name, Kernel kernel, const at::Tensor& given,
                           const at::Tensor& weight, const at::Tensor& scales, More... more) {
+  const at::Tensor left = given.contiguous();
   const std::int64_t rows = left.size(0), columns = weight.size(0);
   at::Tensor result = empty({rows, columns}, scales.scalar_type(), left.device());
   const double work = static_cast<double>(left.numel()) * static_cast<double>(columns);
