@@ -66,8 +66,8 @@ class Parts {
     Ends ends = found.front();
     for (const Ends& part : found) {
       // What is not a number stays.
-      if (!(part[0] >= ends[0])) ends[0] = part[0];
-      if (!(part[1] <= ends[1])) ends[1] = part[1];
+      if (part[0] < ends[0] || std::isnan(part[0])) ends[0] = part[0];
+      if (part[1] > ends[1] || std::isnan(part[1])) ends[1] = part[1];
     }
     return ends;
   }
