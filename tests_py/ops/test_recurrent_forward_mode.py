@@ -124,6 +124,27 @@ def test_backward_through_dual_tensors(cell):
     check(ask, cell(5, 7), numbers(3, 5), numbers(3, 5), torch.float64)
 
 
+@pytest.mark.parametrize("kind", [*LAYERS.values(), *CELLS])
+def test_tangents_that_only_the_gradient_of_the_result_has(kind):
+    module, x = kind(5, 4), numbers(6, 5)
+    given, tangent = numbers(6, 4, seed=1), numbers(6, 4, seed=2)
+
+    def ask(module, x, tangent):
+        first = x.detach().requires_grad_()
+        result = module(first)
+        while isinstance(result, tuple):
+            result = result[0]
+        with forward_ad.dual_level():
+            factor = forward_ad.make_dual(given.to(x), tangent)
+            asked = [first, *module.parameters()]
+            gradients = torch.autograd.grad((result * factor).square().sum(), asked)
+            return torch.cat(
+                [forward_ad.unpack_dual(each).tangent.detach().reshape(-1) for each in gradients]
+            )
+
+    check(ask, module, x, tangent, torch.float32)
+
+
 @pytest.mark.parametrize("cell", [nn.LSTMCell, nn.GRUCell])
 def test_cells_without_tangents_stay_one_kernel(cell):
     """In half types, whose cells are no layer of one step."""

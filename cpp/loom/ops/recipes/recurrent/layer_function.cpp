@@ -71,7 +71,7 @@ class RecurrentLayerFunction : public torch::autograd::Function<RecurrentLayerFu
     };
     bool by_formula = at::GradMode::is_enabled() || is_watched(layer.input), any = false;
     for (const at::Tensor& grad : grads) {
-      by_formula = by_formula || is_watched(grad);
+      by_formula = by_formula || is_watched(grad) || torch::autograd::isFwGradDefined(grad);
       any = any || grad.defined();
     }
     if (!any) return variable_list(kArguments);
