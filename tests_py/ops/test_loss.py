@@ -4,6 +4,7 @@
 import pytest
 import torch
 from compare import agrees, assert_same, gradients_agree, same_error, to_loom
+from torch.autograd import forward_ad
 
 F = torch.nn.functional
 
@@ -28,6 +29,24 @@ def test_cross_entropy(reduction, rows):
         target,
         numbers(10).abs(),
     )
+
+
+# Forward mode compiles its decompositions with TorchScript.
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_a_tangent_that_only_the_gradient_of_cross_entropy_has(reduction):
+    scores, target = numbers(37, 10), classes(37)
+    factor, tangent = (numbers(*([37] if reduction == "none" else []), seed=s) for s in (1, 2))
+
+    def tangent_of_gradient(x, target, factor, tangent):
+        x = x.detach().requires_grad_()
+        loss = F.cross_entropy(x, target, reduction=reduction, ignore_index=3)
+        with forward_ad.dual_level():
+            dual = forward_ad.make_dual(factor, tangent)
+            (gradient,) = torch.autograd.grad((loss * dual).square().sum(), x)
+            return forward_ad.unpack_dual(gradient).tangent.detach().clone()
+
+    agrees(tangent_of_gradient, scores, target, factor, tangent)
 
 
 def test_a_sample_without_a_batch():

@@ -130,7 +130,7 @@ class CrossEntropyLossBackward final : public Node {
   at::Tensor gradient(const at::Tensor& grad, const at::Tensor& softmax) {
     const at::Tensor target = target_.unpack();
     const at::Tensor total = total_.unpack();
-    if (!at::GradMode::is_enabled()) {
+    if (!at::GradMode::is_enabled() && !torch::autograd::isFwGradDefined(grad)) {
       return cross_entropy_backward(grad, softmax, target, total, reduction_, ignore_index_,
                                     dtype_);
     }
