@@ -198,3 +198,17 @@ def test_unknown_words_are_found(index: int, mode: str) -> None:
     F.embedding_bag(indices, table, mode=mode)
     with pytest.raises(RuntimeError, match="_embedding_bag"):
         torch.loom.synchronize()
+
+
+def test_gradients_of_bags_that_are_not_in_order_are_refused() -> None:
+    # ATen's kernel of the sums accepts them on one core.
+    table = torch.ones(100, 64, device="loom", requires_grad=True)
+    places = torch.zeros(500, dtype=torch.int64, device="loom")
+    offsets = torch.tensor([0, 50, 499, 200], device="loom")
+
+    def differentiate() -> None:
+        F.embedding_bag(places, table, offsets, mode="sum").sum().backward()
+        torch.accelerator.synchronize()
+
+    with pytest.raises(RuntimeError, match=r"index_size|offsets in order"):
+        differentiate()

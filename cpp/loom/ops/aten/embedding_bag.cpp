@@ -14,6 +14,7 @@
 #include <ATen/ops/_embedding_bag_native.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <limits>
@@ -103,11 +104,18 @@ std::vector<std::int64_t> bags_of_places(const TensorRef& known, const TensorRef
   const auto fill = [&]<class Index>(Index) {
     if (known.numel() == places) {
       std::copy_n(elements<const Index>(known), places, bag_of.begin());
+      const auto [least, most] = std::minmax_element(bag_of.begin(), bag_of.end());
+      TORCH_CHECK_INDEX(*least >= 0 && *most < bags, "embedding_bag: expected bags from 0 to ",
+                        bags - 1, ", got ", *least, " to ", *most);
       return;
     }
+    const Index* const begins = elements<const Index>(offsets);
     for (std::int64_t b = 0; b < bags; ++b) {
-      const std::int64_t end = b + 1 < bags ? elements<const Index>(offsets)[b + 1] : places;
-      std::fill(bag_of.begin() + elements<const Index>(offsets)[b], bag_of.begin() + end, b);
+      const std::int64_t begin = begins[b], end = b + 1 < bags ? begins[b + 1] : places;
+      TORCH_CHECK(0 <= begin && begin <= end && end <= places,
+                  "embedding_bag: expected offsets in order, from 0 to ", places, ", got ", begin,
+                  " before ", end);
+      std::fill(bag_of.begin() + begin, bag_of.begin() + end, b);
     }
   };
   offsets.dtype() == c10::kInt ? fill(std::int32_t{}) : fill(std::int64_t{});
