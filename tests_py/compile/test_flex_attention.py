@@ -345,8 +345,8 @@ def test_attention_that_is_only_masked_makes_no_matrix_of_scores():
 def test_scores_that_are_modified_lie_in_memory_once():
     inputs = to(operands(), LOOM)
     _, sources = run_and_get_code(torch.compile(attention(capped, causal)), *inputs)
-    made = f"empty_strided(({BATCH}, {HEADS}, {QUERIES}, {KEYS})"
-    flat = f"empty_strided(({BATCH * HEADS}, {QUERIES}, {KEYS})"
+    made = f"loom_empty(({BATCH}, {HEADS}, {QUERIES}, {KEYS})"
+    flat = f"loom_empty(({BATCH * HEADS}, {QUERIES}, {KEYS})"
     assert sources[0].count(made) + sources[0].count(flat) == 1
 
 
