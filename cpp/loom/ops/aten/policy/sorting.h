@@ -19,7 +19,11 @@ struct Sort {
   static void launch(const char* name, const std::array<at::Tensor, 2>& outputs,
                      const at::Tensor& self, std::optional<bool> stable, std::int64_t dim,
                      bool descending) {
-    if (launch_sort(name, outputs[0], outputs[1], self, dim, descending)) return;
+    // Where many elements are equal and their order is left open, places are those of cpu.
+    const bool has_many_equals =
+        self.scalar_type() == at::kBool || c10::isReducedFloatingType(self.scalar_type());
+    const bool as_cpu = has_many_equals && !stable.value_or(false);
+    if (!as_cpu && launch_sort(name, outputs[0], outputs[1], self, dim, descending)) return;
     launch_cpu<kCpu>(name, AlongOthers<kCost>::split(outputs, self, stable, dim, descending),
                      outputs, self, stable, dim, descending);
   }
