@@ -18,7 +18,6 @@
 #include <array>
 #include <cstring>
 #include <limits>
-#include <numeric>
 #include <vector>
 
 namespace loom::ops {

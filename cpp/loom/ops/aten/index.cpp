@@ -21,7 +21,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <type_traits>
 
 namespace loom::ops {
 namespace {

@@ -13,7 +13,6 @@
 #include <c10/core/WrapDimMinimal.h>
 
 #include <algorithm>
-#include <atomic>
 #include <limits>
 #include <vector>
 
