@@ -133,7 +133,11 @@ def test_what_is_not_computed_keeps_what_its_memory_held(update):
     with pytest.raises(IndexError):
         weight.tolist()
     memory = (ctypes.c_char * weight.nbytes).from_address(weight.data_ptr())
-    assert torch.frombuffer(bytearray(memory), dtype=torch.float32).tolist() == [3.0] * 8
+    held = torch.frombuffer(bytearray(memory), dtype=torch.float32)
+    before = torch.full((8,), 3.0)
+    # The chain's first step does not fail, and is computed if the worker came before the second.
+    computed = [before, before * 0.9] if update == "chain" else [before]
+    assert any(torch.equal(held, values) for values in computed)
 
 
 @pytest.mark.parametrize(
