@@ -2,8 +2,7 @@
 #include "loom/ops/recipes/sort.h"
 
 #include "loom/device/scratch.h"
-#include "loom/kernels/sort/keys.h"
-#include "loom/kernels/sort/radix.h"
+#include "loom/kernels/sort/sort_row.h"
 #include "loom/ops/launch/empty.h"
 #include "loom/ops/launch/launch.h"
 
@@ -13,8 +12,8 @@
 #include <c10/core/WrapDimMinimal.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <limits>
-#include <vector>
 
 namespace loom::ops {
 namespace {
@@ -28,111 +27,7 @@ constexpr std::int64_t kBlock = 1 << 14, kMaxBlocks = 64;
 // Rows from which on each is a core's own.
 constexpr std::int64_t kManyRows = 8;
 
-/// A row to be sorted, and where its elements go.
-template <class Raw>
-struct Row {
-  const Raw* from;
-  Raw* values;
-  std::int64_t* indices;
-  std::int64_t count, step, values_step, indices_step;
-};
-
-/// What is known of the keys of a row, or of a part of it.
-struct KeyRange {
-  std::uint64_t least = std::numeric_limits<std::uint64_t>::max(), most = 0;
-  bool loses = false;
-
-  void take(const KeyRange& other) noexcept {
-    least = std::min(least, other.least);
-    most = std::max(most, other.most);
-    loses = loses || other.loses;
-  }
-};
-
-template <class Keys>
-struct Order {
-  using Raw = typename Keys::Raw;
-  using Key = typename Keys::Key;
-
-  Key flip;  ///< all bits for a descending order
-
-  [[nodiscard]] std::uint64_t key(Raw element) const noexcept {
-    return static_cast<Key>(Keys::encode(element) ^ flip);
-  }
-  [[nodiscard]] Raw element(std::uint64_t key) const noexcept {
-    return Keys::decode(static_cast<Key>(static_cast<Key>(key) ^ flip));
-  }
-};
-
-template <class Keys>
-KeyRange range_of(const Row<typename Keys::Raw>& row, std::int64_t begin, std::int64_t end,
-                  const Order<Keys>& order) {
-  KeyRange range;
-  for (std::int64_t i = begin; i < end; ++i) {
-    const auto element = row.from[i * row.step];
-    const std::uint64_t key = order.key(element);
-    range.least = std::min(range.least, key);
-    range.most = std::max(range.most, key);
-    range.loses |= Keys::loses(element);
-  }
-  return range;
-}
-
-/// Sorts a row with items whose keys are differences from the least one.
-template <class Keys, class Item, class Run>
-void sort_with(const Row<typename Keys::Raw>& row, const Order<Keys>& order, const KeyRange& range,
-               const ItemBlocks& cut, Item* items, Item* spare, Run&& run) {
-  run(cut.blocks(), [&](std::int64_t block) {
-    for (std::int64_t i = cut.begin(block); i < cut.begin(block + 1); ++i) {
-      items[i] = make_item(Item{}, order.key(row.from[i * row.step]) - range.least, i);
-    }
-  });
-  const std::uint64_t width = range.most - range.least;
-  const std::uint64_t varying = width == 0 ? 0 : ~std::uint64_t{0} >> std::countl_zero(width);
-  const Item* const sorted = sort_items(items, spare, cut, varying, run);
-  run(cut.blocks(), [&](std::int64_t block) {
-    for (std::int64_t i = cut.begin(block); i < cut.begin(block + 1); ++i) {
-      const std::int64_t place = place_of(sorted[i]);
-      row.indices[i * row.indices_step] = place;
-      row.values[i * row.values_step] =
-          range.loses ? row.from[place * row.step] : order.element(key_of(sorted[i]) + range.least);
-    }
-  });
-}
-
-/// `scratch` has room for two wide items for each element.
-template <class Keys, class Run>
-void sort_row(const Row<typename Keys::Raw>& row, bool descending, std::int64_t block_length,
-              std::byte* scratch, Run&& run) {
-  using Key = typename Keys::Key;
-  const Order<Keys> order{descending ? std::numeric_limits<Key>::max() : Key{0}};
-  const ItemBlocks cut{row.count, block_length};
-  std::vector<KeyRange> ranges(static_cast<std::size_t>(cut.blocks()));
-  run(cut.blocks(), [&](std::int64_t block) {
-    ranges[static_cast<std::size_t>(block)] =
-        range_of(row, cut.begin(block), cut.begin(block + 1), order);
-  });
-  KeyRange range;
-  for (const KeyRange& part : ranges) range.take(part);
-  const auto sort = [&]<class Item>(Item) {
-    auto* const items = reinterpret_cast<Item*>(scratch);
-    sort_with(row, order, range, cut, items, items + row.count, run);
-  };
-  if (range.most - range.least <= std::numeric_limits<std::uint32_t>::max()) {
-    sort(NarrowItem{});
-  } else {
-    sort(WideItem{});
-  }
-}
-
 const Scratch row_scratch;
-
-template <class Keys>
-std::int64_t scratch_bytes_of(std::int64_t count) {
-  constexpr std::size_t kItem =
-      sizeof(typename Keys::Raw) > 4 ? sizeof(WideItem) : sizeof(NarrowItem);
-  return 2 * count * static_cast<std::int64_t>(kItem);
-}
 
 /// Where the rows of a tensor begin, one dimension being left out.
 std::int64_t start_of_row(const TensorRef& tensor, std::int64_t dim, std::int64_t row) {
@@ -169,7 +64,7 @@ void sort_rows(Grid& grid, const TensorRef& values, const TensorRef& indices, co
   }
   const std::int64_t block = block_length(rows, 30 * static_cast<double>(count));
   grid.run_by_any(ceil_div(rows, block), [&](std::int64_t b) {
-    auto* const scratch = row_scratch.get<std::byte>(scratch_bytes_of<Keys>(count));
+    auto* const scratch = row_scratch.get<std::byte>(scratch_bytes<Keys>(count));
     for (std::int64_t r = b * block; r < std::min(rows, (b + 1) * block); ++r) {
       sort_row<Keys>(row_at(r), descending, count, scratch,
                      [](std::int64_t, const auto& body) { body(0); });
@@ -228,7 +123,7 @@ bool launch_sort(const char* name, const at::Tensor& values, const at::Tensor& i
     };
     const bool shares = self.numel() / count < kManyRows && count >= 2 * kBlock;
     at::Tensor scratch;
-    if (shares) scratch = empty({scratch_bytes_of<Keys>(count)}, c10::kByte, self.device());
+    if (shares) scratch = empty({scratch_bytes<Keys>(count)}, c10::kByte, self.device());
     launch(name, Custom{}, kernel, out(values), out(indices), self, out(scratch), dim, descending);
   });
 }
