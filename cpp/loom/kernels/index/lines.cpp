@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/kernels/index/lines.h"
 
+#include "loom/kernels/index/counting.h"
+
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -49,7 +51,7 @@ template std::optional<Places> Places::of(const std::int64_t*, std::int64_t, std
 
 std::vector<std::int64_t> times_named(const Places& places, std::int64_t items) {
   std::vector<std::int64_t> times(static_cast<std::size_t>(items));
-  for (std::int64_t i = 0; i < places.count(); ++i) ++times[static_cast<std::size_t>(places[i])];
+  count_into(times.data(), places, 0, places.count());
   return times;
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // nonzero and masked_select.
+#include "loom/kernels/index/chosen.h"
+#include "loom/ops/aten/counted/blocks.h"
 #include "loom/ops/aten/counted/positions.h"
 #include "loom/ops/launch/empty.h"
-#include "loom/ops/launch/launch.h"
 #include "loom/ops/meta/structured_meta.h"
 
 #include <ATen/ExpandUtils.h>
@@ -10,7 +11,6 @@
 #include <ATen/native/Resize.h>
 #include <torch/library.h>
 
-#include <algorithm>
 #include <array>
 
 namespace loom::ops {
@@ -47,29 +47,18 @@ at::Tensor& nonzero_out(const at::Tensor& self, at::Tensor& result) {
   return result;
 }
 
-template <class Item>
-void select_block(const TensorRef& result, const TensorRef& elements, const TensorRef& mask,
-                  std::int64_t begin, std::int64_t row, std::int64_t last) {
-  auto* const to = reinterpret_cast<Item*>(result.data());
-  const auto* const from = reinterpret_cast<const Item*>(elements.data());
-  const auto* const chosen = reinterpret_cast<const std::uint8_t*>(mask.data());
-  // What is written is overwritten until it is right; nothing beyond the last element.
-  for (std::int64_t i = begin; row < last; ++i) {
-    to[row] = from[i];
-    row += chosen[i] != 0 ? 1 : 0;
-  }
-}
-
 // Runs on the worker.
-void select_elements(Grid& grid, const TensorRef& result, const TensorRef& elements,
+void select_elements(Grid& grid, const TensorRef& result, const TensorRef& self,
                      const TensorRef& mask, const TensorRef& before) {
   using Item16 = std::array<std::uint64_t, 2>;
-  const auto* const counts = reinterpret_cast<const std::int64_t*>(before.data());
+  const kernels::index::Nonzero<std::uint8_t> is_chosen{elements<const std::uint8_t>(mask)};
   const auto select = [&]<class Item>(Item) {
-    grid.run_by_any(before.numel() - 1, [&](std::int64_t block) {
-      select_block<Item>(result, elements, mask, block * Counted::kBlock, counts[block],
-                         counts[block + 1]);
-    });
+    const auto copy = [to = elements<Item>(result), from = elements<const Item>(self)](
+                          std::int64_t row, std::int64_t i) { to[row] = from[i]; };
+    fill_rows(grid, before, mask.numel(),
+              [&](std::int64_t begin, std::int64_t, std::int64_t row, std::int64_t last) {
+                kernels::index::write_chosen(is_chosen, begin, row, last, copy);
+              });
   };
   switch (result.itemsize()) {
     case 1:

@@ -3,31 +3,20 @@
 
 // Whether an element is zero, from its bits: signs of floating-point zeros do not count.
 
+#include "loom/kernels/index/chosen.h"
+
 #include <c10/core/ScalarType.h>
 
 #include <cstdint>
-#include <limits>
 
 namespace loom::ops {
-
-/// An element is kWords words, of which the bits in kMask count.
-template <class Word, int kWords = 1, Word kMask = std::numeric_limits<Word>::max()>
-struct NonzeroTest {
-  const Word* data;
-  [[nodiscard]] bool operator()(std::int64_t i) const noexcept {
-    if constexpr (kWords == 1) {
-      return (data[i] & kMask) != 0;
-    } else {
-      return ((data[2 * i] | data[2 * i + 1]) & kMask) != 0;
-    }
-  }
-};
 
 /// Calls body(test) with the test for elements at `data`; false if it has none for the dtype.
 template <class Body>
 bool with_nonzero_test(c10::ScalarType dtype, const void* data, Body&& body) {
-  const auto call = [&]<class Word, int kWords, Word kMask>(NonzeroTest<Word, kWords, kMask>) {
-    body(NonzeroTest<Word, kWords, kMask>{static_cast<const Word*>(data)});
+  using kernels::index::Nonzero;
+  const auto call = [&]<class Word, int kWords, Word kMask>(Nonzero<Word, kWords, kMask>) {
+    body(Nonzero<Word, kWords, kMask>{static_cast<const Word*>(data)});
     return true;
   };
   constexpr std::uint16_t kMagnitude16 = 0x7FFF;
@@ -37,26 +26,26 @@ bool with_nonzero_test(c10::ScalarType dtype, const void* data, Body&& body) {
     case c10::kBool:
     case c10::kByte:
     case c10::kChar:
-      return call(NonzeroTest<std::uint8_t>{});
+      return call(Nonzero<std::uint8_t>{});
     case c10::kShort:
-      return call(NonzeroTest<std::uint16_t>{});
+      return call(Nonzero<std::uint16_t>{});
     case c10::kInt:
-      return call(NonzeroTest<std::uint32_t>{});
+      return call(Nonzero<std::uint32_t>{});
     case c10::kLong:
-      return call(NonzeroTest<std::uint64_t>{});
+      return call(Nonzero<std::uint64_t>{});
     case c10::kHalf:
     case c10::kBFloat16:
-      return call(NonzeroTest<std::uint16_t, 1, kMagnitude16>{});
+      return call(Nonzero<std::uint16_t, 1, kMagnitude16>{});
     case c10::kFloat:
-      return call(NonzeroTest<std::uint32_t, 1, kMagnitude32>{});
+      return call(Nonzero<std::uint32_t, 1, kMagnitude32>{});
     case c10::kDouble:
-      return call(NonzeroTest<std::uint64_t, 1, kMagnitude64>{});
+      return call(Nonzero<std::uint64_t, 1, kMagnitude64>{});
     case c10::kComplexHalf:
-      return call(NonzeroTest<std::uint16_t, 2, kMagnitude16>{});
+      return call(Nonzero<std::uint16_t, 2, kMagnitude16>{});
     case c10::kComplexFloat:
-      return call(NonzeroTest<std::uint32_t, 2, kMagnitude32>{});
+      return call(Nonzero<std::uint32_t, 2, kMagnitude32>{});
     case c10::kComplexDouble:
-      return call(NonzeroTest<std::uint64_t, 2, kMagnitude64>{});
+      return call(Nonzero<std::uint64_t, 2, kMagnitude64>{});
     default:
       return false;
   }

@@ -12,10 +12,8 @@
 
 namespace loom::ops {
 
-/// Elements of a tensor in row-major order, in blocks of kBlock.
+/// Elements of a tensor in row-major order, in blocks (blocks.h).
 struct Counted {
-  static constexpr std::int64_t kBlock = 1 << 15;
-
   at::Tensor elements;  ///< contiguous
   at::Tensor before;    ///< on the device: how many are not zero before each block, and in all
   std::int64_t total = 0;
