@@ -81,6 +81,21 @@ TEST_P(ConvertRowTest, HalfsAreWidenedScaledAndRoundedAsSingleOnesAre) {
   }
 }
 
+TEST_P(ConvertRowTest, QuotientsAreRoundedOnce) {
+  for (const std::int64_t length : testing::kRowLengths) {
+    const auto from = testing::elements<BFloat16>(length, 1);
+    auto made = from;
+    made.push_back(BFloat16{7});
+    divide_row<BFloat16>.of(GetParam())(made.data(), 3, length);
+    EXPECT_EQ(made.back().bits, 7);
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      BFloat16 quotient{};
+      simd::round_to(quotient, simd::widen(from[i]) / 3);
+      EXPECT_EQ(made[i].bits, quotient.bits);
+    }
+  }
+}
+
 TEST_P(ConvertRowTest, BytesAreThemselves) {
   for (std::int64_t length = 0; length <= 256; ++length) {
     std::vector<std::int8_t> bytes;

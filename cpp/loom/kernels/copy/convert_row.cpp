@@ -36,6 +36,15 @@ void scale_row(T* to, const float* from, const T* factors, std::int64_t all_elem
       });
 }
 
+template <class T>
+void divide_row(T* row, float by, std::int64_t all_elements) noexcept {
+  for_vectors(
+      all_elements, LOOM_EACH {
+        (void)chain;
+        put(row, i, count, get(row, i, count, 0) / by);
+      });
+}
+
 void widen_bytes(simd::BFloat16* to, const std::int8_t* from, std::int64_t count) noexcept {
   for (std::int64_t i = 0; i < count; ++i) {
     to[i].bits =
@@ -43,10 +52,11 @@ void widen_bytes(simd::BFloat16* to, const std::int8_t* from, std::int64_t count
   }
 }
 
-#define LOOM_INSTANTIATE(T)                                         \
-  template void widen_row(float*, const T*, std::int64_t) noexcept; \
-  template void round_row(T*, const float*, std::int64_t) noexcept; \
-  template void scale_row(T*, const float*, const T*, std::int64_t) noexcept;
+#define LOOM_INSTANTIATE(T)                                                   \
+  template void widen_row(float*, const T*, std::int64_t) noexcept;           \
+  template void round_row(T*, const float*, std::int64_t) noexcept;           \
+  template void scale_row(T*, const float*, const T*, std::int64_t) noexcept; \
+  template void divide_row(T*, float, std::int64_t) noexcept;
 LOOM_INSTANTIATE(float)
 LOOM_INSTANTIATE(simd::BFloat16)
 LOOM_INSTANTIATE(simd::Half)

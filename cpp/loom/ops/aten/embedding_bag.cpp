@@ -2,6 +2,10 @@
 // Bags of embeddings and their gradients. Indices and offsets are looked at by the kernels, so what
 // is wrong with them is reported at the next synchronisation, by ATen's kernel. Its kernels sum up
 // one table after the other, find maxima on one core, and sort the indices for a gradient.
+#include "loom/kernels/copy/convert_row.h"
+#include "loom/kernels/index/bag_gradients.h"
+#include "loom/kernels/index/bags.h"
+#include "loom/kernels/index/counting.h"
 #include "loom/ops/fallback/fallback.h"
 #include "loom/ops/launch/elements.h"
 #include "loom/ops/launch/empty.h"
@@ -17,6 +21,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <vector>
 
@@ -96,28 +101,30 @@ struct BagGradient {
   std::int64_t mode, padding;
 };
 
+/// Calls body(Index()) for the dtype of an index.
+template <class Body>
+void with_index(c10::ScalarType dtype, Body&& body) {
+  dtype == c10::kInt ? body(std::int32_t{}) : body(std::int64_t{});
+}
+
 /// The bag of each place of the index.
 std::vector<std::int64_t> bags_of_places(const TensorRef& known, const TensorRef& offsets,
-                                         std::int64_t places, std::int64_t bags) {
+                                         std::int64_t places, std::int64_t count) {
   std::vector<std::int64_t> bag_of(static_cast<std::size_t>(places));
-  const auto fill = [&]<class Index>(Index) {
+  with_index(offsets.dtype(), [&]<class Index>(Index) {
     if (known.numel() == places) {
       std::copy_n(elements<const Index>(known), places, bag_of.begin());
-      const auto [least, most] = std::minmax_element(bag_of.begin(), bag_of.end());
-      TORCH_CHECK_INDEX(*least >= 0 && *most < bags, "embedding_bag: expected bags from 0 to ",
-                        bags - 1, ", got ", *least, " to ", *most);
+      const auto [least, most] = kernels::index::least_and_most(bag_of.data(), 0, places);
+      TORCH_CHECK_INDEX(least >= 0 && most < count, "embedding_bag: expected bags from 0 to ",
+                        count - 1, ", got ", least, " to ", most);
       return;
     }
-    const Index* const begins = elements<const Index>(offsets);
-    for (std::int64_t b = 0; b < bags; ++b) {
-      const std::int64_t begin = begins[b], end = b + 1 < bags ? begins[b + 1] : places;
-      TORCH_CHECK(0 <= begin && begin <= end && end <= places,
-                  "embedding_bag: expected offsets in order, from 0 to ", places, ", got ", begin,
-                  " before ", end);
-      std::fill(bag_of.begin() + begin, bag_of.begin() + end, b);
-    }
-  };
-  offsets.dtype() == c10::kInt ? fill(std::int32_t{}) : fill(std::int64_t{});
+    const kernels::index::Bags<Index> bags{nullptr, elements<const Index>(offsets), count, places};
+    const std::int64_t wrong = bags.first_misplaced();
+    TORCH_CHECK(wrong == count, "embedding_bag: expected offsets in order, from 0 to ", places,
+                ", got ", bags.begin(wrong), " before ", bags.begin(wrong + 1));
+    name_bags(bags, 0, count, bag_of.data());
+  });
   return bag_of;
 }
 
@@ -127,17 +134,14 @@ std::vector<float> factors_of_places(const TensorRef& bag_sizes, const TensorRef
   std::vector<float> factors(bag_of.size(), 1);
   if (scale.defined()) {
     with_floats(scale.dtype(), [&]<class T>(T) {
-      std::copy_n(elements<const T>(scale), factors.size(), factors.begin());
+      kernels::widen_row<Stored<T>>(factors.data(), elements<const Stored<T>>(scale),
+                                    std::ssize(factors));
     });
   }
-  const auto divide = [&]<class Index>(Index) {
-    const auto* const sizes = elements<const Index>(bag_sizes);
-    for (std::size_t i = 0; i < bag_of.size(); ++i) {
-      if (sizes[bag_of[i]] != 0) factors[i] /= static_cast<float>(sizes[bag_of[i]]);
-    }
-  };
   if (mode == BagMode::kMean) {
-    bag_sizes.dtype() == c10::kInt ? divide(std::int32_t{}) : divide(std::int64_t{});
+    with_index(bag_sizes.dtype(), [&]<class Index>(Index) {
+      kernels::index::divide_factors(factors, bag_of.data(), elements<const Index>(bag_sizes));
+    });
   }
   return factors;
 }
@@ -167,24 +171,20 @@ void add_maxima_gradients(Grid& grid, const TensorRef& result, const TensorRef& 
   const std::int64_t lines = ceil_div(columns, kLine);
   const std::int64_t width =
       kLine * block_length(lines, static_cast<double>(kLine * (rows + 4 * bags)));
-  const auto add = [&]<class T, class Index>(T, Index) {
-    T* const to = elements<T>(result);
-    grid.run_by_any(ceil_div(columns, width), [&](std::int64_t block) {
-      const std::int64_t begin = block * width, end = std::min(columns, begin + width);
-      for (std::int64_t r = 0; r < rows; ++r) {
-        std::memset(to + r * columns + begin, 0, static_cast<std::size_t>(end - begin) * sizeof(T));
-      }
-      for (std::int64_t b = 0; b < bags; ++b) {
-        if (elements<const Index>(bag_sizes)[b] == 0) continue;
-        for (std::int64_t c = begin; c < end; ++c) {
-          const std::int64_t row = elements<const Index>(maxima)[b * columns + c];
-          to[row * columns + c] += elements<const T>(gradient)[b * columns + c];
-        }
-      }
-    });
-  };
   with_floats(result.dtype(), [&]<class T>(T) {
-    maxima.dtype() == c10::kInt ? add(T{}, std::int32_t{}) : add(T{}, std::int64_t{});
+    with_index(maxima.dtype(), [&]<class Index>(Index) {
+      const kernels::index::MaximaGradients<Stored<T>, Index> gradients{
+          elements<Stored<T>>(result),
+          elements<const Stored<T>>(gradient),
+          elements<const Index>(maxima),
+          elements<const Index>(bag_sizes),
+          rows,
+          bags,
+          columns};
+      grid.run_by_any(ceil_div(columns, width), [&](std::int64_t block) {
+        gradients.add(block * width, std::min(columns, (block + 1) * width));
+      });
+    });
   });
 }
 

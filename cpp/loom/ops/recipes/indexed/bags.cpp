@@ -2,37 +2,16 @@
 #include "loom/ops/recipes/indexed/bags.h"
 
 #include "loom/base/ceil_div.h"
-#include "loom/kernels/copy/convert_row.h"
-#include "loom/kernels/index/row_maxima.h"
+#include "loom/kernels/index/bags.h"
 #include "loom/ops/launch/elements.h"
 
 #include <algorithm>
 #include <atomic>
 #include <fbgemm/FbgemmEmbedding.h>
-#include <iterator>
 #include <type_traits>
-#include <vector>
 
 namespace loom::ops {
 namespace {
-
-/// Which indices are whose.
-template <class Index>
-struct Bags {
-  const Index *indices, *offsets;
-  std::int64_t count, places;  ///< how many bags and indices there are
-
-  [[nodiscard]] std::int64_t begin(std::int64_t bag) const noexcept {
-    return bag < count ? offsets[bag] : places;
-  }
-  /// Whether each begins where the one before ends, and they have all places.
-  [[nodiscard]] bool fit(bool has_last) const noexcept {
-    if (offsets[0] != 0 || (has_last && offsets[count] != places)) return false;
-    bool ordered = true;
-    for (std::int64_t b = 0; b < count; ++b) ordered &= begin(b) <= begin(b + 1);
-    return ordered;
-  }
-};
 
 /// Some bags, and some columns of their rows.
 struct Range {
@@ -87,7 +66,7 @@ class Reduction {
         pitch_(table.strides()[0]),
         columns_(table.sizes()[1]),
         bags_{elements<const Index>(indices), elements<const Index>(offsets),
-              results.rows.sizes()[0], indices.numel()},
+              results.rows.sizes()[0], indices.numel(), mode.padding},
         mode_(mode) {}
 
   [[nodiscard]] bool run(Grid& grid) {
@@ -120,139 +99,52 @@ class Reduction {
         /*input_stride=*/pitch_, /*scale_bias_last=*/true, /*no_bag=*/false, kBFloat16, kBFloat16);
   }
 
-  [[nodiscard]] Element* row(std::int64_t bag) const {
-    return elements<Element>(results_.rows) + bag * columns_;
-  }
-  [[nodiscard]] bool is_padding(Index index) const {
-    return mode_.padding >= 0 && index == static_cast<Index>(mode_.padding);
-  }
-  /// How many places count.
-  [[nodiscard]] std::int64_t size(std::int64_t bag) const {
-    const Index *const begin = bags_.indices + bags_.begin(bag), *const end = bags_.indices +
-                                                                              bags_.begin(bag + 1);
-    return end - begin -
-           (mode_.padding >= 0
-                ? std::count_if(begin, end, [this](Index i) { return is_padding(i); })
-                : 0);
+  /// The range's columns of a result's rows, from `row` on.
+  template <class R>
+  [[nodiscard]] kernels::index::RowColumns<R> columns_of(const TensorRef& result, std::int64_t row,
+                                                         const Range& range) const {
+    return {elements<R>(result) + row * columns_ + range.column, columns_, range.columns};
   }
 
   /// The sums of a range; FBGEMM is given the places without those of padding.
   [[nodiscard]] bool add(const Range& range, const Sum& sum) const {
-    const std::int64_t first = bags_.begin(range.begin), last = bags_.begin(range.end);
-    std::vector<Index> starts, kept;
-    std::vector<float> factors;
-    for (std::int64_t b = range.begin; b <= range.end; ++b) {
-      starts.push_back(static_cast<Index>(bags_.begin(b) - first));
-    }
-    if (scale_ != nullptr) {
-      factors.resize(static_cast<std::size_t>(last - first));
-      kernels::widen_row<Element>(factors.data(), scale_ + first, last - first);
-    }
-    const Index* places = bags_.indices + first;
-    if (mode_.padding >= 0) {
-      leave_out_padding(range, starts, kept, factors);
-      places = kept.data();
-    }
+    const kernels::index::CountedPlaces<Index> places(bags_, range.begin, range.end, scale_);
+    const auto rows = columns_of<Element>(results_.rows, range.begin, range);
     const bool there =
-        sum(range.end - range.begin, starts.back(), table_rows_,
-            reinterpret_cast<const Raw<T>*>(table_ + range.column), places, starts.data(),
-            factors.data(), reinterpret_cast<Raw<T>*>(row(range.begin) + range.column));
-    if (mode_.mode == BagMode::kMean) divide(range, starts);
+        sum(range.end - range.begin, places.starts().back(), table_rows_,
+            reinterpret_cast<const Raw<T>*>(table_ + range.column), places.indices(),
+            places.starts().data(), places.factors(), reinterpret_cast<Raw<T>*>(rows.data));
+    if (mode_.mode == BagMode::kMean) kernels::index::divide_by_sizes(rows, places.starts());
     return there;
-  }
-
-  void leave_out_padding(const Range& range, std::vector<Index>& starts, std::vector<Index>& kept,
-                         std::vector<float>& factors) const {
-    const std::int64_t first = bags_.begin(range.begin);
-    for (std::int64_t b = range.begin; b < range.end; ++b) {
-      starts[static_cast<std::size_t>(b - range.begin)] = static_cast<Index>(kept.size());
-      for (std::int64_t i = bags_.begin(b); i < bags_.begin(b + 1); ++i) {
-        if (is_padding(bags_.indices[i])) continue;
-        if (scale_ != nullptr) factors[kept.size()] = factors[static_cast<std::size_t>(i - first)];
-        kept.push_back(bags_.indices[i]);
-      }
-    }
-    starts.back() = static_cast<Index>(kept.size());
-  }
-
-  /// By the numbers of places, which are rounded to the dtype first, as ATen's are.
-  void divide(const Range& range, const std::vector<Index>& starts) const {
-    std::vector<float> wide(static_cast<std::size_t>(range.columns));
-    for (std::int64_t b = range.begin; b < range.end; ++b) {
-      const auto at = static_cast<std::size_t>(b - range.begin);
-      const std::int64_t size = starts[at + 1] - starts[at];
-      if (size <= 1) continue;
-      const float by = static_cast<float>(static_cast<T>(size));
-      Element* const to = row(b) + range.column;
-      if constexpr (std::is_same_v<T, float>) {
-        for (std::int64_t c = 0; c < range.columns; ++c) to[c] /= by;
-      } else {
-        kernels::widen_row<Element>(wide.data(), to, range.columns);
-        for (float& value : wide) value /= by;
-        kernels::round_row<Element>(to, wide.data(), range.columns);
-      }
-    }
   }
 
   [[nodiscard]] bool find_maxima(const Range& range) const {
-    std::vector<const Element*> rows;
-    std::vector<Index> kept;
-    std::vector<std::int32_t> which(static_cast<std::size_t>(range.columns));
-    bool there = true;
-    for (std::int64_t b = range.begin; b < range.end; ++b) {
-      rows.clear();
-      kept.clear();
-      for (std::int64_t i = bags_.begin(b); i < bags_.begin(b + 1); ++i) {
-        const Index index = bags_.indices[i];
-        if (index < 0 || index >= table_rows_) {
-          there = false;
-        } else if (!is_padding(index)) {
-          rows.push_back(table_ + index * pitch_ + range.column);
-          kept.push_back(index);
-        }
-      }
-      Element* const to = row(b) + range.column;
-      Index* const maxima = elements<Index>(results_.maxima) + b * columns_ + range.column;
-      if (rows.empty()) {
-        std::fill_n(to, range.columns, Element{});
-        std::fill_n(maxima, range.columns, Index{});
-        continue;
-      }
-      kernels::index::row_maxima<Element>(rows.data(), static_cast<std::int32_t>(rows.size()),
-                                          range.columns, to, which.data());
-      for (std::int64_t c = 0; c < range.columns; ++c) {
-        maxima[c] = kept[static_cast<std::size_t>(which[static_cast<std::size_t>(c)])];
-      }
-    }
-    return there;
+    return kernels::index::bag_maxima<Element>(
+        bags_, range.begin, range.end, {table_ + range.column, pitch_, range.columns}, table_rows_,
+        columns_of<Element>(results_.rows, 0, range), columns_of<Index>(results_.maxima, 0, range));
   }
 
   /// What the gradient is computed from, beside the maxima.
   void describe(const Range& range) const {
-    const bool sums = mode_.mode == BagMode::kSum;
-    const auto fill = [&](const TensorRef& sizes) {
-      for (std::int64_t b = range.begin; b < range.end; ++b) {
-        elements<Index>(sizes)[b] = sums ? Index{} : static_cast<Index>(size(b));
-      }
-      // A sum that nobody differentiates has as many as there are offsets.
-      for (std::int64_t b = bags_.count; b < sizes.numel() && range.end == bags_.count; ++b) {
-        elements<Index>(sizes)[b] = Index{};
-      }
-    };
-    fill(results_.bag_sizes);
-    if (mode_.mode != BagMode::kMaximum) fill(results_.maxima);
+    write_sizes(range, results_.bag_sizes);
+    if (mode_.mode != BagMode::kMaximum) write_sizes(range, results_.maxima);
     if (results_.bags_of_places.numel() == 0) return;
-    for (std::int64_t b = range.begin; b < range.end; ++b) {
-      std::fill(elements<Index>(results_.bags_of_places) + bags_.begin(b),
-                elements<Index>(results_.bags_of_places) + bags_.begin(b + 1),
-                static_cast<Index>(b));
-    }
+    kernels::index::name_bags(bags_, range.begin, range.end,
+                              elements<Index>(results_.bags_of_places));
+  }
+  void write_sizes(const Range& range, const TensorRef& sizes) const {
+    auto* const to = elements<Index>(sizes);
+    // A sum that nobody differentiates has as many as there are offsets.
+    const std::int64_t end = range.end == bags_.count ? sizes.numel() : range.end;
+    std::fill(to + range.begin, to + end, Index{});
+    if (mode_.mode == BagMode::kSum) return;
+    kernels::index::write_sizes(bags_, range.begin, range.end, to);
   }
 
   const BagResults& results_;
   const Element *const table_, *const scale_;
   const std::int64_t table_rows_, pitch_, columns_;
-  const Bags<Index> bags_;
+  const kernels::index::Bags<Index> bags_;
   const BagMode& mode_;
 };
 

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/recipes/indexed/write_rows.h"
 
-#include "loom/kernels/copy/convert_row.h"
-#include "loom/kernels/index/row_lists.h"
+#include "loom/kernels/index/listed_sums.h"
 #include "loom/kernels/index/rows.h"
-#include "loom/kernels/pool_resample/mix_rows.h"
 #include "loom/ops/launch/elements.h"
 
-#include <algorithm>
-#include <iterator>
 #include <optional>
 #include <vector>
 
@@ -74,23 +70,12 @@ void add_half_rows(Grid& grid, const Parts& parts, const Rows<T>& rows, const T*
       kernels::index::lists_of(rows.places, lines.count, lines.items, /*padding_index=*/-1);
   grid.run_by_any(parts.count(), [&](std::int64_t index) {
     const Part part = parts.at(index);
-    const std::int64_t width = part.column_end - part.column_begin;
-    std::vector<const T*> summands;
-    std::vector<float> ones, sums(static_cast<std::size_t>(width));
+    kernels::index::ListedSums<T> sums(lists, {rows.source, lines.inner});
     copy_part(reinterpret_cast<std::byte*>(rows.result), reinterpret_cast<const std::byte*>(self),
               lines, part, sizeof(T));
     for (std::int64_t item = part.item_begin; item < part.item_end; ++item) {
-      std::int64_t i = lists.first[static_cast<std::size_t>(item)];
-      if (i < 0) continue;
-      T* const to = rows.result + item * lines.inner + part.column_begin;
-      summands.assign(1, to);
-      for (; i >= 0; i = lists.next[static_cast<std::size_t>(i)]) {
-        summands.push_back(rows.source + i * lines.inner + part.column_begin);
-      }
-      if (ones.size() < summands.size()) ones.resize(summands.size(), 1);
-      kernels::pool_resample::mix_to_floats<T>(summands.data(), ones.data(), std::ssize(summands),
-                                               width, sums.data());
-      kernels::round_row<T>(to, sums.data(), width);
+      sums.add(item, part.column_begin, part.column_end,
+               rows.result + item * lines.inner + part.column_begin);
     }
   });
 }
