@@ -2,6 +2,7 @@
 #include "loom/ops/recipes/recurrent/lstm_bfloat16.h"
 
 #include "loom/kernels/copy/convert_row.h"
+#include "loom/kernels/recurrent/gate_sums.h"
 #include "loom/ops/launch/elements.h"
 #include "loom/ops/launch/empty.h"
 #include "loom/ops/recipes/product/block_kernel.h"
@@ -17,6 +18,7 @@ namespace loom::ops::recurrent {
 namespace {
 
 using c10::BFloat16;
+using kernels::recurrent::add_biases;
 using kernels::recurrent::cell_step;
 
 constexpr std::int64_t kUnits = kernels::recurrent::group_units(Cell::kLstm);
@@ -61,24 +63,30 @@ std::int64_t panel_elements(const Shape& s) { return padded_inner<BFloat16>(s.hi
 void pack(Grid& grid, const Operands& o) {
   const Shape& s = o.shape;
   const auto* weight = elements<const BFloat16>(o.weight);
-  const auto* input_bias = elements<const BFloat16>(o.input_bias);
-  const auto* hidden_bias = elements<const BFloat16>(o.hidden_bias);
+  const auto* input_bias = elements<const simd::BFloat16>(o.input_bias);
+  const auto* hidden_bias = elements<const simd::BFloat16>(o.hidden_bias);
   grid.run_by_any(s.groups(kUnits), [&](std::int64_t group) {
     BFloat16* const panel = elements<BFloat16>(o.packed) + group * panel_elements(s);
     float* const bias = floats(o.bias) + group * kPanel;
     const std::int64_t unit = group * kUnits, units = std::min(kUnits, s.hidden - unit);
     if (units < kUnits) std::fill_n(panel, panel_elements(s), BFloat16(0));
-    std::fill_n(bias, kPanel, 0.F);
     for (std::int64_t gate = 0; gate < kGates; ++gate) {
       const std::int64_t first = gate * s.hidden + unit;
       // Pairs of inner elements: the gate's columns begin at as many pairs.
       pack_panel<BFloat16>({weight + first * s.hidden, s.hidden, units, 1, s.hidden},
                            panel + 2 * gate * kUnits);
-      for (std::int64_t i = 0; input_bias != nullptr && i < units; ++i) {
-        bias[gate * kUnits + i] =
-            static_cast<float>(input_bias[first + i]) + static_cast<float>(hidden_bias[first + i]);
-      }
     }
+    std::fill_n(bias, kPanel, 0.F);
+    if (input_bias == nullptr) return;
+    add_biases<simd::BFloat16>({.rows = 1,
+                                .gates = kGates,
+                                .units = units,
+                                .from = {input_bias + unit},
+                                .from_stride = s.hidden,
+                                .bias = hidden_bias + unit,
+                                .bias_stride = s.hidden,
+                                .to = {bias},
+                                .to_stride = kUnits});
   });
 }
 
@@ -95,19 +103,6 @@ struct Step {
     return elements<const BFloat16>(o.output) + (s.walk.first_row(index - 1) + row) * s.hidden;
   }
 
-  // The weighted input with its biases, in rows of a panel.
-  void widen_input(std::int64_t first, std::int64_t rows, std::int64_t group, float* to) const {
-    const std::int64_t unit = group * kUnits, units = std::min(kUnits, s.hidden - unit);
-    const float* const bias = floats(o.bias) + group * kPanel;
-    for (std::int64_t row = 0; row < rows; ++row, to += kPanel) {
-      const auto* from = elements<const BFloat16>(o.gates) + (first + row) * s.width() + unit;
-      for (std::int64_t gate = 0; gate < kGates; ++gate, from += s.hidden) {
-        kernels::widen_row<simd::BFloat16>(to + gate * kUnits, stored(from), units);
-      }
-      for (std::int64_t i = 0; i < kPanel; ++i) to[i] += bias[i];
-    }
-  }
-
   void run_tile(std::int64_t index, std::int64_t row, std::int64_t rows, std::int64_t group) const {
     alignas(64) float sums[kRowTile * kPanel], inputs[kRowTile * kPanel], state[kRowTile * kUnits];
     const std::int64_t unit = group * kUnits, units = std::min(kUnits, s.hidden - unit);
@@ -115,7 +110,16 @@ struct Step {
     multiply_block({rows, kPanel, s.hidden, s.hidden, kPanel, kPanel, false},
                    state_before(index, row),
                    elements<const BFloat16>(o.packed) + group * panel_elements(s), sums);
-    widen_input(here, rows, group, inputs);
+    add_biases<float>(
+        {.rows = rows,
+         .gates = kGates,
+         .units = units,
+         .from = {elements<const simd::BFloat16>(o.gates) + here * s.width() + unit, s.width()},
+         .from_stride = s.hidden,
+         .bias = floats(o.bias) + group * kPanel,
+         .bias_stride = kUnits,
+         .to = {inputs, kPanel},
+         .to_stride = kUnits});
     const std::int64_t at = row * s.hidden + unit;
     cell_step({.cell = Cell::kLstm,
                .rows = rows,
