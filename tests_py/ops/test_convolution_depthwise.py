@@ -137,6 +137,7 @@ print(digest.hexdigest())
 """
 
 
+@pytest.mark.thorough
 def test_results_do_not_depend_on_the_number_of_threads(check):
     assert len({check(THREADS, LOOM_THREADS=threads).out for threads in "123"}) == 1
 

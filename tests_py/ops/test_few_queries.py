@@ -181,6 +181,7 @@ def test_results_do_not_depend_on_what_else_is_in_the_batch():
     assert torch.equal(whole[1:2, 3:6], one)
 
 
+@pytest.mark.thorough
 def test_results_do_not_depend_on_the_number_of_threads(check):
     program = """
 import hashlib, torch, torch_loom

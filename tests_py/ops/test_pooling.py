@@ -179,6 +179,7 @@ for pool in (F.avg_pool2d, F.max_pool2d):
 """
 
 
+@pytest.mark.thorough
 def test_results_do_not_depend_on_the_number_of_cores(check):
     runs = [check(BYTES, LOOM_THREADS=cores).out for cores in ("1", "3")]
     assert runs[0]

@@ -111,6 +111,7 @@ print(digest.hexdigest())
 """
 
 
+@pytest.mark.thorough
 def test_numbers_do_not_depend_on_the_number_of_threads() -> None:
     digests = set()
     for threads in ("1", "2", "5"):

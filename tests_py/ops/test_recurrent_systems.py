@@ -154,6 +154,7 @@ for kind, batch, units in [(k, *s) for k in kinds for s in ((1, 256), (5, 256), 
 """
 
 
+@pytest.mark.thorough
 def test_results_do_not_depend_on_the_number_of_cores(check):
     runs = [check(BYTES, LOOM_THREADS=cores).out for cores in ("1", "3")]
     assert runs[0]

@@ -373,6 +373,7 @@ def test_running_sums_and_products(shape, dim, dtype):
     agrees(lambda x: x.cumsum(dim, dtype=torch.float64), x)
 
 
+@pytest.mark.thorough
 def test_a_running_sum_does_not_depend_on_the_number_of_cores(check):
     program = """
         import hashlib, torch, torch_loom

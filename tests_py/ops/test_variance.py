@@ -96,6 +96,7 @@ for dim in (0, 1):
 """
 
 
+@pytest.mark.thorough
 def test_results_do_not_depend_on_the_number_of_cores(check):
     runs = [check(BYTES, LOOM_THREADS=cores).out for cores in ("1", "3")]
     assert runs[0]

@@ -118,7 +118,9 @@ def test_a_measurement_spans_the_time_of_the_device(device_work):
     assert measurement.mean * 1e3 >= start.elapsed_time(end)
 
 
-@pytest.mark.parametrize("method", ["blocked_autorange", "adaptive_autorange"])
+@pytest.mark.parametrize(
+    "method", ["blocked_autorange", pytest.param("adaptive_autorange", marks=pytest.mark.thorough)]
+)
 def test_autorange(method):
     x = torch.ones(1000, device=LOOM)
     timer = Timer("y = x * 2 + 1", globals={"x": x}, label="double", num_threads=2)

@@ -8,6 +8,7 @@ import torch.distributed.checkpoint as dcp
 from training import make_model, train
 
 pytestmark = [
+    pytest.mark.thorough,
     pytest.mark.timeout(300),
     pytest.mark.filterwarnings("ignore:torch.distributed is disabled"),
 ]

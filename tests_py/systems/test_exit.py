@@ -22,10 +22,10 @@ WORK = """
     ("leave", "code"),
     [
         ("", 0),
-        ("sys.exit(3)", 3),
+        pytest.param("sys.exit(3)", 3, marks=pytest.mark.thorough),
         ("os._exit(4)", 4),
-        ("raise SystemExit(5)", 5),
-        ("raise ValueError('mine')", 1),
+        pytest.param("raise SystemExit(5)", 5, marks=pytest.mark.thorough),
+        pytest.param("raise ValueError('mine')", 1, marks=pytest.mark.thorough),
         ("torch._leaked = [x, y, pinned, torch.loom.Stream(), torch.loom.Event()]", 0),
         ("atexit.register(lambda: print((y + 1).shape))", 0),
         ("y[torch.full((1,), 600, device='loom')]", None),

@@ -9,6 +9,8 @@ from training import alone, check, make_model, train
 
 pytestmark = pytest.mark.timeout(400)
 
+COMPILED = pytest.param(True, marks=pytest.mark.thorough)
+
 
 def values(rank):
     return torch.randn(8, 6, generator=torch.Generator().manual_seed(rank))
@@ -61,7 +63,7 @@ def functional(compiled):
             torch.testing.assert_close(ours.cpu(), theirs)
 
 
-@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+@pytest.mark.parametrize("compiled", [False, COMPILED], ids=["eager", "compiled"])
 def test_every_kind(four, compiled):
     four.run(functional, compiled)
 
@@ -101,7 +103,7 @@ def gradients(compiled):
     torch.testing.assert_close(x.grad.cpu(), xs[rank].grad, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+@pytest.mark.parametrize("compiled", [False, COMPILED], ids=["eager", "compiled"])
 def test_gradients(four, compiled):
     four.run(gradients, compiled)
 
@@ -113,6 +115,7 @@ def compiled_ddp():
     check(model, alone())
 
 
+@pytest.mark.thorough
 def test_compiled_ddp(two):
     two.run(compiled_ddp)
 
@@ -159,5 +162,6 @@ def compiled_tensor_parallel():
         torch.testing.assert_close(gradient.cpu(), theirs.grad, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.thorough
 def test_compiled_tensor_parallel(two):
     two.run(compiled_tensor_parallel)

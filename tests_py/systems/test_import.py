@@ -14,14 +14,17 @@ def test_torch_loom_may_be_imported_before_torch(check):
     check("import torch_loom, torch\n" + WORKS)
 
 
+@pytest.mark.thorough
 def test_torch_loom_may_be_imported_alone(check):
     check('import torch_loom, sys\ntorch = sys.modules["torch"]\n' + WORKS)
 
 
+@pytest.mark.thorough
 def test_torch_loom_may_be_imported_after_torch(check):
     check("import torch, torch_loom\n" + WORKS)
 
 
+@pytest.mark.thorough
 def test_importing_twice_is_harmless(check):
     check(
         """
@@ -151,7 +154,9 @@ def test_import_starts_no_thread(check):
     )
 
 
-@pytest.mark.parametrize("command", ["info", "env", "demo --help"])
+@pytest.mark.parametrize(
+    "command", ["info", pytest.param("env", marks=pytest.mark.thorough), "demo --help"]
+)
 def test_command_line(check, command):
     done = check(
         """

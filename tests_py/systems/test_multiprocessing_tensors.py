@@ -114,6 +114,7 @@ def test_results_inside_a_graph_are_refused():
         ForkingPickler.dumps(x)
 
 
+@pytest.mark.thorough
 def test_the_file_system_strategy_works_too(check):
     check(
         """

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.thorough, pytest.mark.timeout(300)]
 
 WIDTH = 16
 MICROBATCHES = 8

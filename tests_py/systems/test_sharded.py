@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 from training import BATCH, alone, check, make_model, train
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.thorough, pytest.mark.timeout(300)]
 
 
 def check_sharded(model, expected, rtol=2e-4, atol=2e-5):

@@ -27,14 +27,14 @@ WORK = """
     "wait",
     [
         "torch.loom.synchronize()",
-        "torch.loom.current_stream().synchronize()",
+        pytest.param("torch.loom.current_stream().synchronize()", marks=pytest.mark.thorough),
         "y.sum().item()",
-        "y[0].tolist()",
+        pytest.param("y[0].tolist()", marks=pytest.mark.thorough),
         "y.cpu()",
-        "y.copy_(torch.ones(1500, 1500))",
+        pytest.param("y.copy_(torch.ones(1500, 1500))", marks=pytest.mark.thorough),
         "event.synchronize()",
-        "y.nonzero()",
-        "torch.accelerator.synchronize()",
+        pytest.param("y.nonzero()", marks=pytest.mark.thorough),
+        pytest.param("torch.accelerator.synchronize()", marks=pytest.mark.thorough),
     ],
 )
 def test_an_interrupt_ends_a_wait_and_loom_works_afterwards(check, wait):
@@ -124,6 +124,7 @@ def test_the_host_is_held_when_it_is_far_ahead(check):
     )
 
 
+@pytest.mark.thorough
 def test_staged_copies_do_not_fill_the_hosts_memory(check):
     # Each copy holds 64 KB of host memory until it runs: 4 GB without a bound.
     check(
