@@ -203,6 +203,32 @@ def test_what_is_not_a_number_is_a_number():
     assert parts == (1, 0)
 
 
+@pytest.mark.parametrize(
+    "function", [torch.relu, F.relu6, lambda x: x.clamp(min=0.0), lambda x: x.clamp(max=0.0)]
+)
+def test_bounds_keep_the_sign_of_a_zero(function):
+    x = torch.tensor([-0.0, 0.0, -1.0, 1.0, math.nan] * 16)
+    result = torch.compile(function, fullgraph=True)(x.to(LOOM)).cpu()
+    assert_equal(result, function(x), equal_nan=True)
+    assert torch.equal(result.signbit()[x == 0], function(x).signbit()[x == 0])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+def test_inverse_hyperbolic_functions_of_large_numbers(dtype):
+    x = torch.tensor([2.0, 1e5, 9e9, 2e10, 1e18, 2e19, 3e38, math.inf, math.nan] * 8).to(dtype)
+    wide = torch.tensor([1e150, 1e160, 1e300] * 8, dtype=torch.float64)
+    x = torch.cat([x, wide]) if dtype == torch.float64 else x
+    for function in (lambda x: (torch.asinh(x), torch.asinh(-x)), torch.acosh):
+        torch._dynamo.reset()
+        actual = torch.compile(function, fullgraph=True)(x.to(LOOM))
+        assert_equal(actual, function(x), equal_nan=True)
+
+
+def test_half_of_twice_a_number_overflows_as_it_does():
+    x, y = torch.full((64,), 0.5), torch.full((64,), 3e38)
+    compile_and_compare(lambda x, y: (x * 0.5) * (y + y), x, y)
+
+
 def test_results_that_are_read_by_another_nest_are_written():
     def several(x):
         y = torch.softmax(x * 2, -1)

@@ -28,8 +28,7 @@ _OF_FLOATS = {
         name: name
         for name in (
             "sqrt rsqrt reciprocal floor ceil round trunc exp exp2 expm1 log log2 log10 log1p sin "
-            "cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf lgamma pow atan2 hypot "
-            "fmod copysign"
+            "cos tan asin acos atan sinh cosh tanh atanh erf lgamma pow atan2 hypot fmod copysign"
         ).split()
     },
     "truediv": "div",
@@ -188,6 +187,14 @@ class Steps(DefaultHandler):
     def relu(self, x: Value) -> Value:
         return self._extremum("maximum", x, self.constant(0, x.dtype))
 
+    def asinh(self, x: Value) -> Value:
+        magnitude = self._number_step("abs", x)
+        far = self._float_step("copysign", self._log_of_twice(magnitude), x)
+        return self._of_large(magnitude, far, self._float_step("asinh", x))
+
+    def acosh(self, x: Value) -> Value:
+        return self._of_large(x, self._log_of_twice(x), self._float_step("acosh", x))
+
     def sigmoid(self, x: Value) -> Value:
         one = self.constant(1.0, x.dtype)
         power = self._float_step("exp", self._number_step("neg", x))
@@ -250,6 +257,8 @@ class Steps(DefaultHandler):
         return shorter or self._step((op, *operands_), dtype)
 
     def _extremum(self, name: str, *operands: Value) -> Value:
+        # Of equal operands the last one is the result: of zeros a bounded number, not its bound.
+        operands = tuple(sorted(operands, key=lambda x: self.steps[x.step][0] != "number"))
         *operands_, dtype = self._alike(*operands)
         half = all(x.half for x in operands)
         return self._step((_EXTREMA[name][dtype == torch.bool], *operands_), dtype, half=half)
@@ -265,6 +274,17 @@ class Steps(DefaultHandler):
         if dtype not in (torch.bool, torch.int32, torch.int64):
             raise NotAProgramError(f"bits of {dtype}")
         return self._step((op, *operands_), dtype)
+
+    # Inverse hyperbolic functions of large numbers are logarithms of twice the number, in all
+    # digits. Programs' own square the number, and overflow.
+
+    def _log_of_twice(self, x: Value) -> Value:
+        of_two = self.constant(math.log(2), x.dtype)
+        return self._number_step("add", self._float_step("log", x), of_two)
+
+    def _of_large(self, x: Value, far: Value, near: Value) -> Value:
+        large = self._compare("gt", x, self.constant(1e10, x.dtype))
+        return self.where(large, far, near)
 
     def _near_normal_cdf(self, op: str, operands: list[Value]) -> Value | None:
         # 1 + erf(x / sqrt 2) of a bfloat16 as eager gelu has it, from a table for such: twice the
@@ -288,12 +308,15 @@ class Steps(DefaultHandler):
 
     def _half_of_twice(self, op: str, operands: list[Value]) -> Value | None:
         # (x / 2) (y + y), which gelu is then: the same but for what is too small to be halved.
+        # Numbers that are no probabilities may be too large to be doubled.
         if op != "mul":
             return None
         for half, twice in (operands, operands[::-1]):
             name, *parts = self.steps[half.step]
             other, *same = self.steps[twice.step]
             if (name, other) != ("mul", "add") or same[0] != same[1]:
+                continue
+            if self.steps[same[0].step][0] != "normal_cdf":
                 continue
             if self.steps[parts[1].step][::2] == ("number", "0.5"):
                 return self._step(("mul", parts[0], same[0]), half.dtype)
