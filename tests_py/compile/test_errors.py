@@ -68,6 +68,7 @@ def test_integer_division_beside_kernels_of_the_cpu():
         assert_equal(on_loom(x.to("loom"), three.to("loom")), x // 3)
 
 
+@pytest.mark.thorough
 def test_blocking_launches_raise_at_the_call(check):
     check(
         """

@@ -115,7 +115,9 @@ TRANSPOSED = {
 
 
 @pytest.mark.parametrize("name", TRANSPOSED)
-@pytest.mark.parametrize("position", [torch.argmax, torch.argmin])
+@pytest.mark.parametrize(
+    "position", [torch.argmax, pytest.param(torch.argmin, marks=pytest.mark.thorough)]
+)
 def test_position_of_an_extreme_counts_in_the_order_of_the_view(position, name):
     view, x = TRANSPOSED[name]
     compile_and_compare(lambda x: position(view(x)), x)

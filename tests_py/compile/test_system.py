@@ -54,6 +54,7 @@ def test_kernels_list_the_memory_that_they_touch():
     assert "1000 * 4, kLoomKernelReplace" in sources[0]
 
 
+@pytest.mark.thorough
 def test_caches_know_the_code_generator(check, tmp_path):
     program = """
         import torch, torch_loom

@@ -97,6 +97,7 @@ LOSSES = """
 """
 
 
+@pytest.mark.thorough
 def test_losses_do_not_depend_on_threads_or_memory_mode(check) -> None:
     def run(**environment: str) -> dict[str, list[float]]:
         folder = str(Path(__file__).parents[1])

@@ -15,6 +15,7 @@ from torch_loom import _C
 ROOT = pathlib.Path(__file__).parents[2]
 
 
+@pytest.mark.thorough
 def test_mypy_strict_finds_nothing():
     pytest.importorskip("mypy")
     # Runs in both memory modes may go on at once, and a cache has one writer.
