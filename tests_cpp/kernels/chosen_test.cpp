@@ -124,11 +124,7 @@ TYPED_TEST_SUITE(RunsTest, RunTypes);
 TYPED_TEST(RunsTest, ValuesStartsLengthsAndNumbersAreThoseOfALoop) {
   const auto elements = this->elements();
   const auto differ = [&](std::size_t i) {
-    if constexpr (std::is_integral_v<TypeParam>) {
-      return elements[i] != elements[i - 1];
-    } else {
-      return simd::widen(elements[i]) != simd::widen(elements[i - 1]);
-    }
+    return comparable(elements[i]) != comparable(elements[i - 1]);
   };
   std::vector<std::int64_t> starts{0}, numbers(elements.size());
   for (std::size_t i = 1; i < elements.size(); ++i) {

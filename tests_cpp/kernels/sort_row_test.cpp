@@ -2,13 +2,17 @@
 // Rows sorted by digits against a stable sort by comparisons.
 #include "loom/kernels/sort/sort_row.h"
 
+#include "loom/kernels/sort/row_order.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <numeric>
 #include <random>
@@ -127,6 +131,27 @@ TEST(SortRowTest, FloatsWithZerosOfBothSignsAndNoNumbers) {
   }
   expect_sorted<FloatKeys32>(narrow);
   expect_sorted<FloatKeys64>(wide);
+}
+
+template <class T>
+void expect_rows_in_order(const std::vector<std::array<T, 3>>& rows,
+                          const std::vector<std::int64_t>& expected) {
+  std::vector<std::int64_t> order(rows.size());
+  order_rows(rows.front().data(), std::ssize(rows), 3, order.data());
+  EXPECT_EQ(order, expected);
+}
+
+TEST(RowOrderTest, TheFirstElementsThatDifferDecide) {
+  expect_rows_in_order<std::int8_t>({{2, 0, 0}, {1, 2, 3}, {1, 2, -3}, {-1, 9, 9}}, {3, 2, 1, 0});
+  expect_rows_in_order<float>({{0, 1, 2}, {-0.F, 1, 1}, {0, -1, 7}}, {2, 1, 0});
+  const auto half = [](float x) {
+    simd::Half made;
+    simd::round_to(made, x);
+    return made;
+  };
+  expect_rows_in_order<simd::Half>(
+      {{half(1), half(2), half(3)}, {half(1), half(-2), half(3)}, {half(-1), half(0), half(0)}},
+      {2, 1, 0});
 }
 
 }  // namespace

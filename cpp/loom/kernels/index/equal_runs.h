@@ -4,11 +4,10 @@
 // Runs of equal elements in a vector, block by block. Templates, to be compiled where the type is
 // known. Thread: any.
 
+#include "loom/kernels/comparable.h"
 #include "loom/kernels/index/chosen.h"
-#include "loom/simd/half.h"
 
 #include <cstdint>
-#include <type_traits>
 
 namespace loom::kernels::index {
 
@@ -17,11 +16,7 @@ template <class T>
 struct Differs {
   const T* elements;
   [[nodiscard]] bool operator()(std::int64_t i) const noexcept {
-    if constexpr (std::is_integral_v<T>) {
-      return elements[i] != elements[i - 1];
-    } else {
-      return simd::widen(elements[i]) != simd::widen(elements[i - 1]);
-    }
+    return comparable(elements[i]) != comparable(elements[i - 1]);
   }
 };
 

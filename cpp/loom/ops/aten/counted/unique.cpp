@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The unique operators: elements (or slices) are sorted, those that differ from the one before are
 // the result. The host waits once, for their number.
+#include "loom/kernels/sort/row_order.h"
 #include "loom/ops/aten/counted/positions.h"
 #include "loom/ops/aten/counted/runs.h"
 #include "loom/ops/fallback/fallback.h"
+#include "loom/ops/launch/elements.h"
 #include "loom/ops/launch/empty.h"
 #include "loom/ops/launch/launch.h"
 
@@ -24,7 +26,6 @@
 #include <torch/library.h>
 
 #include <algorithm>
-#include <numeric>
 
 namespace loom::ops {
 namespace {
@@ -89,20 +90,10 @@ Three unique_elements(const char* name, const at::Tensor& self, bool consecutive
 
 // Runs on the worker.
 void sort_rows(const at::Tensor& order, const at::Tensor& rows) {
-  auto* const indices = order.mutable_data_ptr<std::int64_t>();
-  const std::int64_t count = rows.size(0), width = rows.size(1);
-  std::iota(indices, indices + count, std::int64_t{0});
   AT_DISPATCH_ALL_TYPES_AND3(
       c10::kBool, c10::kHalf, c10::kBFloat16, rows.scalar_type(), "unique_dim", [&] {
-        const scalar_t* const data = rows.const_data_ptr<scalar_t>();
-        std::sort(indices, indices + count, [&](std::int64_t a, std::int64_t b) {
-          const scalar_t *left = data + a * width, *right = data + b * width;
-          for (std::int64_t i = 0; i < width; ++i) {
-            if (left[i] < right[i]) return true;
-            if (left[i] > right[i]) return false;
-          }
-          return false;
-        });
+        kernels::sort::order_rows(stored(rows.const_data_ptr<scalar_t>()), rows.size(0),
+                                  rows.size(1), order.mutable_data_ptr<std::int64_t>());
       });
 }
 
