@@ -2,6 +2,7 @@
 #include "loom/ops/recipes/rows/extremum_places.h"
 
 #include "loom/base/ceil_div.h"
+#include "loom/kernels/index/elements.h"
 #include "loom/kernels/norm/places.h"
 #include "loom/ops/launch/launch.h"
 #include "loom/ops/recipes/rows/row_scratch.h"
@@ -49,9 +50,10 @@ void of_columns(Grid& grid, const T* from, Lines lines, bool largest, Results<T>
       kernels::norm::extremum_places<T>(part, lines.inner, lines.length, columns, largest,
                                         to.places + begin);
       if (to.values == nullptr) continue;
-      for (std::int64_t c = 0; c < columns; ++c) {
-        to.values[begin + c] = part[to.places[begin + c] * lines.inner + c];
-      }
+      // All places are there.
+      (void)kernels::index::gather_range(to.values, from, to.places,
+                                         {lines.outer, lines.length, lines.inner}, begin,
+                                         begin + columns);
     }
   });
 }
