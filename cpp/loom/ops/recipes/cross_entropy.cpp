@@ -2,7 +2,8 @@
 #include "loom/ops/recipes/cross_entropy.h"
 
 #include "loom/base/ceil_div.h"
-#include "loom/kernels/norm/largest.h"
+#include "loom/kernels/norm/class_losses.h"
+#include "loom/ops/launch/elements.h"
 #include "loom/ops/launch/empty.h"
 #include "loom/ops/launch/launch.h"
 
@@ -15,13 +16,13 @@
 #include <torch/library.h>
 
 #include <algorithm>
-#include <cmath>
+#include <numeric>
 #include <vector>
 
 namespace loom::ops {
 namespace {
 
-using kernels::norm::largest;
+using kernels::norm::RowClasses;
 
 // Of one logit: an exponential, and a pass over what is in the cache.
 constexpr double kLogitCost = 8;
@@ -55,12 +56,6 @@ void check_gradient(const at::Tensor& grad, const at::Tensor& softmax, const at:
               grad.scalar_type(), ", ", softmax.scalar_type(), " and ", total.scalar_type());
 }
 
-// Checked in both kernels: the errors of the first are raised late, and the second runs all the
-// same.
-void check_class(std::int64_t chosen, std::int64_t classes) {
-  TORCH_CHECK_INDEX(chosen >= 0 && chosen < classes, "Target ", chosen, " is out of bounds.");
-}
-
 /// What the kernels share: the rows of a block, and which class each has.
 struct RowBlocks {
   std::int64_t rows, classes, block, ignore_index, reduction;
@@ -82,30 +77,14 @@ struct RowBlocks {
   }
 };
 
-const std::int64_t* classes_of(const TensorRef& target) {
-  return reinterpret_cast<const std::int64_t*>(target.data());
+RowClasses classes_of(const TensorRef& target, const RowBlocks& blocks) {
+  return {elements<const std::int64_t>(target), blocks.classes, blocks.ignore_index};
 }
 
-/// Losses of the rows of a block, 0 for those that do not count. With m the largest logit of a row,
-/// loss = m + log(sum of exp(x - m)) - x[target], and the largest probability is 1 / that sum.
-template <class Scalar>
-void row_losses(const RowBlocks& blocks, std::int64_t index, const at::Tensor& logits,
-                const at::Tensor& softmax, const std::int64_t* target, Scalar* losses) {
-  const Scalar* row = logits.const_data_ptr<Scalar>();
-  const Scalar* probabilities = softmax.const_data_ptr<Scalar>();
-  const std::int64_t begin = blocks.begin(index);
-  for (std::int64_t i = begin; i < begin + blocks.length(index); ++i) {
-    const std::int64_t chosen = target[i];
-    if (chosen == blocks.ignore_index) {
-      losses[i] = 0;
-    } else {
-      check_class(chosen, blocks.classes);
-      losses[i] = largest<Scalar>(row, blocks.classes) - row[chosen] -
-                  std::log(largest<Scalar>(probabilities, blocks.classes));
-    }
-    row += blocks.classes;
-    probabilities += blocks.classes;
-  }
+// In both kernels: the errors of the first are raised late, and the second runs all the same.
+void check_classes(const RowClasses& classes, std::int64_t begin, std::int64_t end) {
+  const std::int64_t wrong = classes.first_wrong(begin, end);
+  TORCH_CHECK_INDEX(wrong == end, "Target ", classes.of_rows[wrong], " is out of bounds.");
 }
 
 // Runs on the worker.
@@ -113,24 +92,25 @@ template <class Scalar>
 void forward(Grid& grid, const TensorRef& loss, const TensorRef& total, const TensorRef& softmax,
              const TensorRef& self, const TensorRef& target, RowBlocks blocks) {
   constexpr auto kDtype = c10::CppTypeToScalarType<Scalar>::value;
-  const std::int64_t* classes = classes_of(target);
+  const RowClasses classes = classes_of(target, blocks);
   const bool reduces = blocks.reduction != at::Reduction::None;
   std::vector<Scalar> reduced(reduces ? static_cast<std::size_t>(blocks.rows) : 0);
-  Scalar* losses = reduces ? reduced.data() : reinterpret_cast<Scalar*>(loss.data());
+  Scalar* const losses = reduces ? reduced.data() : elements<Scalar>(loss);
   grid.run(blocks.count(), [&](std::int64_t index) {
+    const std::int64_t begin = blocks.begin(index), end = begin + blocks.length(index);
     const at::Tensor logits = blocks.part(self, index).to(kDtype);
     at::Tensor values = softmax.numel() != 0 ? blocks.part(softmax, index) : at::empty_like(logits);
     at::cpu::_softmax_outf(logits, 1, false, values);
-    row_losses<Scalar>(blocks, index, logits, values, classes, losses);
+    check_classes(classes, begin, end);
+    kernels::norm::row_losses(classes, begin, end, logits.const_data_ptr<Scalar>(),
+                              values.const_data_ptr<Scalar>(), losses);
   });
-  const auto counted =
-      blocks.rows - std::count(classes, classes + blocks.rows, blocks.ignore_index);
-  *reinterpret_cast<Scalar*>(total.data()) = static_cast<Scalar>(counted);
+  const std::int64_t counted = classes.rows_that_count(blocks.rows);
+  *elements<Scalar>(total) = static_cast<Scalar>(counted);
   if (!reduces) return;
-  double sum = 0;
-  for (const Scalar one : reduced) sum += static_cast<double>(one);
+  double sum = std::accumulate(reduced.begin(), reduced.end(), 0.0);
   if (blocks.reduction == at::Reduction::Mean) sum /= static_cast<double>(counted);
-  *reinterpret_cast<Scalar*>(loss.data()) = static_cast<Scalar>(sum);
+  *elements<Scalar>(loss) = static_cast<Scalar>(sum);
 }
 
 // Runs on the worker. result = (softmax - one at the target) * scale of the row
@@ -138,31 +118,23 @@ template <class Result, class Scalar>
 void backward(Grid& grid, const TensorRef& result, const TensorRef& grad, const TensorRef& softmax,
               const TensorRef& target, const TensorRef& total, RowBlocks blocks) {
   constexpr auto kDtype = c10::CppTypeToScalarType<Scalar>::value;
-  const std::int64_t* classes = classes_of(target);
-  const auto* grads = reinterpret_cast<const Scalar*>(grad.data());
+  const RowClasses classes = classes_of(target, blocks);
   const std::int64_t grad_step = blocks.reduction == at::Reduction::None ? 1 : 0;
-  const Scalar divisor = blocks.reduction == at::Reduction::Mean
-                             ? *reinterpret_cast<const Scalar*>(total.data())
-                             : Scalar{1};
+  const Scalar divisor =
+      blocks.reduction == at::Reduction::Mean ? *elements<const Scalar>(total) : Scalar{1};
   grid.run(blocks.count(), [&](std::int64_t index) {
-    const std::int64_t begin = blocks.begin(index);
-    const std::int64_t length = blocks.length(index);
+    const std::int64_t length = blocks.length(index), begin = blocks.begin(index),
+                       end = begin + length;
+    check_classes(classes, begin, end);
     const at::Tensor scales = at::empty({length, 1}, c10::TensorOptions(c10::kCPU).dtype(kDtype));
-    Scalar* scale = scales.mutable_data_ptr<Scalar>();
-    for (std::int64_t i = 0; i < length; ++i) {
-      const bool counts = classes[begin + i] != blocks.ignore_index;
-      scale[i] = counts ? grads[(begin + i) * grad_step] / divisor : Scalar{0};
-    }
+    kernels::norm::row_scales(classes, begin, end, elements<const Scalar>(grad), grad_step, divisor,
+                              scales.mutable_data_ptr<Scalar>());
     const at::Tensor from = blocks.part(softmax, index);
     at::Tensor to = blocks.part(result, index);
     at::cpu::mul_outf(from, scales, to);
-    for (std::int64_t i = 0; i < length; ++i) {
-      if (classes[begin + i] == blocks.ignore_index) continue;
-      check_class(classes[begin + i], blocks.classes);
-      const std::int64_t chosen = i * blocks.classes + classes[begin + i];
-      to.mutable_data_ptr<Result>()[chosen] =
-          static_cast<Result>((from.const_data_ptr<Scalar>()[chosen] - 1) * scale[i]);
-    }
+    kernels::norm::subtract_classes(classes, begin, end, from.const_data_ptr<Scalar>(),
+                                    scales.const_data_ptr<Scalar>(),
+                                    stored(to.mutable_data_ptr<Result>()));
   });
 }
 
