@@ -9,9 +9,9 @@
 #include "support/elements.h"
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <iterator>
 #include <type_traits>
 #include <vector>
@@ -32,8 +32,9 @@ void in_blocks(const Body& body) {
 /// A share of `count` bytes is not zero.
 std::vector<std::uint8_t> bytes(float share) {
   const auto numbers = testing::numbers(kCount, 3);
-  std::vector<std::uint8_t> made;
-  for (const float number : numbers) made.push_back(std::abs(number) < share ? 2 : 0);
+  std::vector<std::uint8_t> made(numbers.size());
+  std::ranges::transform(numbers, made.begin(),
+                         [share](float x) { return std::abs(x) < share ? 2 : 0; });
   return made;
 }
 
@@ -145,10 +146,9 @@ TYPED_TEST(RunsTest, ValuesStartsLengthsAndNumbersAreThoseOfALoop) {
   EXPECT_EQ(found_starts, starts);
   EXPECT_EQ(found, numbers);
   EXPECT_EQ(back, std::vector(numbers.rbegin(), numbers.rend()));
+  const auto bytes = [](TypeParam x) { return std::bit_cast<std::array<char, sizeof x>>(x); };
   for (std::size_t r = 0; r < starts.size(); ++r) {
-    EXPECT_EQ(
-        std::memcmp(&values[r], &elements[static_cast<std::size_t>(starts[r])], sizeof(TypeParam)),
-        0);
+    EXPECT_EQ(bytes(values[r]), bytes(elements[static_cast<std::size_t>(starts[r])]));
   }
   lengths_of_runs(found_starts.data(), std::ssize(starts), kCount);
   starts.push_back(kCount);
