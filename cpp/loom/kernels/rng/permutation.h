@@ -8,35 +8,16 @@
 // any; only what is passed is touched.
 
 #include "loom/base/ceil_div.h"
+#include "loom/kernels/rng/stepped_vector.h"
 #include "loom/kernels/rng/word_reader.h"
-#include "loom/simd/half.h"
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 namespace loom::kernels::rng {
-
-/// A vector with a step in memory. T: a number, simd::Half or simd::BFloat16.
-template <class T>
-struct SteppedVector {
-  std::byte* data;
-  std::int64_t step;  ///< bytes
-
-  [[nodiscard]] T& operator[](std::int64_t i) const noexcept {
-    return *reinterpret_cast<T*>(data + i * step);
-  }
-  void put(std::int64_t i, std::int64_t number) const noexcept {
-    if constexpr (std::is_arithmetic_v<T>) {
-      (*this)[i] = static_cast<T>(number);
-    } else {
-      simd::round_to((*this)[i], static_cast<float>(number));
-    }
-  }
-};
 
 namespace detail {
 
@@ -104,8 +85,9 @@ class Distribution {
   template <class T, class Run>
   void scatter(const SteppedVector<T>& to, Run&& run) {
     run(segments_, [&](std::int64_t segment) {
-      each_choice(segment,
-                  [&](std::int64_t number, std::int64_t& place) { to.put(place++, number); });
+      each_choice(segment, [&](std::int64_t number, std::int64_t& place) {
+        put_number(to[place++], number);
+      });
     });
   }
 
@@ -140,7 +122,7 @@ class Distribution {
 template <class T, class Run>
 void permute(const SteppedVector<T>& to, std::int64_t n, const PhiloxStream& stream, Run&& run) {
   if (n <= 2 * detail::kBucket) {
-    for (std::int64_t i = 0; i < n; ++i) to.put(i, i);
+    for (std::int64_t i = 0; i < n; ++i) put_number(to[i], i);
     detail::shuffle(to, stream, 0, n);
     return;
   }

@@ -14,17 +14,7 @@
 namespace loom::ops::random {
 namespace {
 
-template <class P>
-void load_run(const std::byte* from, std::int64_t step, double* to, std::int64_t length) {
-  if (step == static_cast<std::int64_t>(sizeof(P))) {
-    const P* const values = reinterpret_cast<const P*>(from);
-    for (std::int64_t i = 0; i < length; ++i) to[i] = static_cast<double>(values[i]);
-    return;
-  }
-  for (std::int64_t i = 0; i < length; ++i) {
-    to[i] = static_cast<double>(*reinterpret_cast<const P*>(from + i * step));
-  }
-}
+using kernels::rng::load_numbers;
 
 // Says which p is wrong, in the words of cpu.
 [[noreturn]] void throw_wrong_probability(const double* p, std::int64_t count) {
@@ -50,11 +40,13 @@ void fill_from_tensor(Grid& grid, const TensorRef& self, const TensorRef& p,
     philox_tiles(stream, static_cast<std::uint64_t>(chunk) * kChunkTiles,
                  ceil_div(count, kTileWords), words);
     runs.visit(begin, count, [&](const auto& pointers, std::int64_t done, std::int64_t length) {
-      load_run<P>(pointers[1], runs.steps()[1], probabilities + done, length);
+      const auto& steps = runs.steps();
+      load_numbers(probabilities + done, SteppedVector<const Stored<P>>{pointers[1], steps[1]},
+                   length);
       if (!kernels::rng::compare(words + done, probabilities + done, kept + done, length)) {
         throw_wrong_probability(probabilities + done, length);
       }
-      store_run<T>(kept + done, pointers[0], runs.steps()[0], length);
+      store_numbers(SteppedVector<Stored<T>>{pointers[0], steps[0]}, kept + done, length);
     });
   });
 }

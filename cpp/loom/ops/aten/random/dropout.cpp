@@ -6,7 +6,6 @@
 #include "loom/ops/launch/empty.h"
 
 #include <ATen/Dispatch.h>
-#include <ATen/OpMathType.h>
 #include <ATen/ops/bernoulli.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/mul.h>
@@ -15,33 +14,14 @@
 namespace loom::ops::random {
 namespace {
 
-using kernels::rng::scale_kept;
+using kernels::rng::scale_kept_elements;
 
 template <class T>
-using Scale = at::opmath_type<T>;
-
+using Elements = SteppedVector<Stored<T>>;
 template <class T>
-T scaled(T from, std::uint8_t kept, Scale<T> scale) {
-  return static_cast<T>(static_cast<Scale<T>>(from) * static_cast<Scale<T>>(kept) * scale);
-}
-
-// to[i] = from[i] * mask[i] * scale along runs.
+using ConstElements = SteppedVector<const Stored<T>>;
 template <class T>
-void scale_run(std::byte* to, std::int64_t to_step, const std::byte* from, std::int64_t from_step,
-               const std::uint8_t* mask, std::int64_t mask_step, std::int64_t length,
-               Scale<T> scale) {
-  constexpr auto kStep = static_cast<std::int64_t>(sizeof(T));
-  if (to_step == kStep && from_step == kStep && mask_step == 1) {
-    using Number = Stored<T>;
-    scale_kept<Number>(reinterpret_cast<const Number*>(from), mask, reinterpret_cast<Number*>(to),
-                       length, scale);
-    return;
-  }
-  for (std::int64_t i = 0; i < length; ++i) {
-    *reinterpret_cast<T*>(to + i * to_step) =
-        scaled(*reinterpret_cast<const T*>(from + i * from_step), mask[i * mask_step], scale);
-  }
-}
+using Scale = kernels::rng::Computed<Stored<T>>::Type;
 
 template <class T>
 void dropout_kernel(Grid& grid, const TensorRef& output, const TensorRef& mask,
@@ -58,8 +38,10 @@ void dropout_kernel(Grid& grid, const TensorRef& output, const TensorRef& mask,
     transform<Bernoulli>(keep, words, tiles, kept);
     runs.visit(begin, count, [&](const auto& pointers, std::int64_t done, std::int64_t length) {
       const auto& steps = runs.steps();
-      store_run<bool>(kept + done, pointers[1], steps[1], length);
-      scale_run<T>(pointers[0], steps[0], pointers[2], steps[2], kept + done, 1, length, scale);
+      store_numbers(Elements<bool>{pointers[1], steps[1]}, kept + done, length);
+      scale_kept_elements(Elements<T>{pointers[0], steps[0]},
+                          ConstElements<T>{pointers[2], steps[2]},
+                          {reinterpret_cast<std::byte*>(kept + done), 1}, length, scale);
     });
   });
 }
@@ -73,8 +55,9 @@ void backward_kernel(Grid& grid, const TensorRef& result, const TensorRef& grad,
     const std::int64_t count = std::min<std::int64_t>(kChunkWords, result.numel() - begin);
     runs.visit(begin, count, [&](const auto& pointers, std::int64_t, std::int64_t length) {
       const auto& steps = runs.steps();
-      scale_run<T>(pointers[0], steps[0], pointers[1], steps[1],
-                   reinterpret_cast<const std::uint8_t*>(pointers[2]), steps[2], length, scale);
+      scale_kept_elements(Elements<T>{pointers[0], steps[0]},
+                          ConstElements<T>{pointers[1], steps[1]}, {pointers[2], steps[2]}, length,
+                          scale);
     });
   });
 }

@@ -6,8 +6,8 @@
 
 #include "loom/base/ceil_div.h"
 #include "loom/kernels/rng/distributions.h"
-#include "loom/kernels/rng/loops.h"
 #include "loom/kernels/rng/philox.h"
+#include "loom/kernels/rng/stepped_vector.h"
 #include "loom/ops/aten/random/reserve.h"
 #include "loom/ops/aten/random/strided_runs.h"
 #include "loom/ops/launch/elements.h"
@@ -33,6 +33,8 @@ using kernels::rng::MediumIntegers;
 using kernels::rng::Normal;
 using kernels::rng::philox_tiles;
 using kernels::rng::ShortIntegers;
+using kernels::rng::SteppedVector;
+using kernels::rng::store_numbers;
 using kernels::rng::transform;
 using kernels::rng::Uniform;
 
@@ -52,34 +54,6 @@ void run_chunks(Grid& grid, const TensorRef& self, int words_per_value, Body&& b
     const std::int64_t end = std::min(chunks, (block + 1) * length);
     for (std::int64_t chunk = block * length; chunk < end; ++chunk) body(chunk);
   });
-}
-
-/// The value as a T, as CPU operators convert it.
-template <class T, class Value>
-[[gnu::always_inline]] inline T convert(Value value) {
-  if constexpr (std::is_same_v<Value, double> && std::is_integral_v<T>) {
-    constexpr double kLimit = 0x1p63 - 1024;  // the largest double that an int64 holds
-    return static_cast<T>(static_cast<std::int64_t>(std::min(value, kLimit)));
-  } else {
-    return static_cast<T>(value);
-  }
-}
-
-template <class T, class Value>
-void store_run(const Value* values, std::byte* to, std::int64_t step, std::int64_t length) {
-  if (step == static_cast<std::int64_t>(sizeof(T))) {
-    T* const elements = reinterpret_cast<T*>(to);
-    if constexpr (std::is_same_v<Value, float> && sizeof(T) == 2) {
-      using Number = Stored<T>;
-      kernels::rng::round_all<Number>(values, reinterpret_cast<Number*>(elements), length);
-    } else {
-      for (std::int64_t i = 0; i < length; ++i) elements[i] = convert<T>(values[i]);
-    }
-    return;
-  }
-  for (std::int64_t i = 0; i < length; ++i) {
-    *reinterpret_cast<T*>(to + i * step) = convert<T>(values[i]);
-  }
 }
 
 /// Fills `self`, whose elements are of type T.
@@ -104,7 +78,7 @@ void fill(Grid& grid, const TensorRef& self, const PhiloxStream& stream,
     }
     transform<Distribution>(distribution, words, tiles, values);
     runs.visit(begin, count, [&](const auto& pointers, std::int64_t done, std::int64_t length) {
-      store_run<T>(values + done, pointers[0], runs.steps()[0], length);
+      store_numbers(SteppedVector<Stored<T>>{pointers[0], runs.steps()[0]}, values + done, length);
     });
   });
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // multinomial. ATen's function checks the arguments and draws without replacement (by exponential_
 // and topk); drawing with replacement is a stub of it, given here for loom.
+#include "loom/kernels/rng/multinomial.h"
+
 #include "loom/base/ceil_div.h"
-#include "loom/kernels/rng/word_reader.h"
 #include "loom/ops/aten/random/fill.h"
 #include "loom/ops/aten/random/random_ops.h"
 
@@ -11,71 +12,40 @@
 #include <ATen/ops/multinomial_native.h>
 
 #include <algorithm>
-#include <cmath>
-#include <vector>
 
 namespace loom::ops::random {
 namespace {
 
-using kernels::rng::WordReader;
+using kernels::rng::Categories;
+using kernels::rng::WeightFault;
 
-constexpr int kDrawWords = 2;
-
-// The sums of the first 1, 2, ... entries of a row of weights.
+// Row `row` of a matrix, or a vector.
 template <class T>
-class Sums {
- public:
-  void assign(const TensorRef& weights, std::int64_t row) {
-    const bool matrix = weights.dim() > 1;
-    const T* data = reinterpret_cast<const T*>(weights.data());
-    if (matrix) data += row * weights.strides()[0];
-    const std::int64_t step = weights.strides().back();
-    sums_.resize(static_cast<std::size_t>(weights.sizes().back()));
-    double sum = 0;
-    for (std::size_t i = 0; i < sums_.size(); ++i) {
-      const auto weight = static_cast<double>(data[static_cast<std::int64_t>(i) * step]);
-      TORCH_CHECK(weight >= 0 || std::isnan(weight),
-                  "invalid multinomial distribution (encountering probability entry < 0)");
-      TORCH_CHECK(std::isfinite(weight),
-                  "invalid multinomial distribution (encountering probability entry = infinity or "
-                  "NaN)");
-      sums_[i] = sum += weight;
-    }
-    TORCH_CHECK(sum > 0, "invalid multinomial distribution (sum of probabilities <= 0)");
-  }
+SteppedVector<T> row_of(const TensorRef& tensor, std::int64_t row) {
+  constexpr auto kBytes = static_cast<std::int64_t>(sizeof(T));
+  const std::int64_t begin = tensor.dim() > 1 ? row * tensor.strides()[0] : 0;
+  return {tensor.data() + begin * kBytes, tensor.strides().back() * kBytes};
+}
 
-  // The category that u of [0, 1) falls into; never one of weight 0.
-  [[nodiscard]] std::int64_t pick(double u) const {
-    const double total = sums_.back();
-    const double point = std::min(u * total, std::nextafter(total, 0.0));
-    // The first sum beyond the point, searched without branches that nobody could predict.
-    const double* first = sums_.data();
-    for (std::size_t left = sums_.size(); left > 1;) {
-      const std::size_t half = left / 2;
-      first += first[half - 1] <= point ? half : 0;
-      left -= half;
-    }
-    return first - sums_.data();
-  }
-
- private:
-  std::vector<double> sums_;
-};
+template <class T>
+void assign(Categories& categories, const TensorRef& weights, std::int64_t row) {
+  const WeightFault fault =
+      categories.assign(row_of<const Stored<T>>(weights, row), weights.sizes().back());
+  TORCH_CHECK(fault != WeightFault::kNegative,
+              "invalid multinomial distribution (encountering probability entry < 0)");
+  TORCH_CHECK(fault != WeightFault::kNotFinite,
+              "invalid multinomial distribution (encountering probability entry = infinity or "
+              "NaN)");
+  TORCH_CHECK(fault != WeightFault::kNoSum,
+              "invalid multinomial distribution (sum of probabilities <= 0)");
+}
 
 // Draws samples [begin, end) of `row`; sample s of row r uses the words of value r * samples + s.
-template <class T>
-void draw(const TensorRef& result, const Sums<T>& sums, const PhiloxStream& stream,
+void draw(const TensorRef& result, const Categories& categories, const PhiloxStream& stream,
           std::int64_t row, std::int64_t begin, std::int64_t end) {
-  const bool matrix = result.dim() > 1;
-  auto* const data =
-      reinterpret_cast<std::int64_t*>(result.data()) + (matrix ? row * result.strides()[0] : 0);
-  const std::int64_t step = result.strides().back();
-  WordReader<kDrawWords> reader(stream, row * result.sizes().back() + begin);
-  for (std::int64_t i = begin; i < end; ++i) {
-    const auto [low, high] = reader.next();
-    const std::uint64_t bits = low | std::uint64_t{high} << 32;
-    data[i * step] = sums.pick(static_cast<double>(bits >> 11) * 0x1p-53);
-  }
+  SteppedVector<std::int64_t> to = row_of<std::int64_t>(result, row);
+  to.data += begin * to.step;
+  categories.draw(to, end - begin, stream, row * result.sizes().back() + begin);
 }
 
 template <class T>
@@ -84,12 +54,12 @@ void multinomial_kernel(Grid& grid, const TensorRef& result, const TensorRef& we
   const std::int64_t samples = result.sizes().back();
   const std::int64_t rows = result.numel() / samples;
   if (rows == 1) {
-    Sums<T> sums;
-    sums.assign(weights, 0);
+    Categories categories;
+    assign<T>(categories, weights, 0);
     constexpr std::int64_t kBlock = 4096;
     grid.run(ceil_div(samples, kBlock), [&](std::int64_t block) {
       const std::int64_t begin = block * kBlock;
-      draw(result, sums, stream, 0, begin, std::min(samples, begin + kBlock));
+      draw(result, categories, stream, 0, begin, std::min(samples, begin + kBlock));
     });
     return;
   }
@@ -97,10 +67,10 @@ void multinomial_kernel(Grid& grid, const TensorRef& result, const TensorRef& we
       2.0 * static_cast<double>(weights.sizes().back()) + 100.0 * static_cast<double>(samples);
   const std::int64_t length = block_length(rows, cost);
   grid.run(ceil_div(rows, length), [&](std::int64_t block) {
-    Sums<T> sums;
+    Categories categories;
     for (std::int64_t row = block * length; row < std::min(rows, (block + 1) * length); ++row) {
-      sums.assign(weights, row);
-      draw(result, sums, stream, row, 0, samples);
+      assign<T>(categories, weights, row);
+      draw(result, categories, stream, row, 0, samples);
     }
   });
 }
@@ -109,7 +79,8 @@ void with_replacement(at::Tensor& result, const at::Tensor& weights, std::int64_
                       std::optional<at::Generator> generator) {
   AT_DISPATCH_FLOATING_TYPES_AND2(
       at::kHalf, at::kBFloat16, weights.scalar_type(), "multinomial", [&] {
-        const ReservedWords words = reserve(generator, result.device(), result.numel(), kDrawWords);
+        const ReservedWords words =
+            reserve(generator, result.device(), result.numel(), Categories::kWords);
         launch("multinomial", Custom{}, multinomial_kernel<scalar_t>, out(result), weights, words);
       });
 }
