@@ -110,6 +110,15 @@ def test_masks_as_indices_and_printing():
     assert natively(repr, to_loom(torch.tensor([1e-9, float("nan")])))
 
 
+@pytest.mark.parametrize("value", [2, 2.5, True], ids=str)
+def test_one_value_of_another_dtype_is_put_at_a_mask(value):
+    for dtype in COMPARED:
+        for number in (torch.tensor(value), torch.tensor([value])):
+            agrees(
+                lambda x, v: x.clone().index_put_((x > 0,), v), some(40, 50, dtype=dtype), number
+            )
+
+
 def test_gradients_of_selections():
     def loss(x):
         return (torch.masked_select(x, x.detach() > 0) ** 2).sum() + x[x.detach() < 0].sum()

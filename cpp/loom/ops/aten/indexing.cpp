@@ -185,8 +185,7 @@ void index_put(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   check_values(self, values, accumulate);
   // self[mask] = value waits for nothing.
   if (self.is_privateuseone() && !accumulate && values.numel() == 1) {
-    const auto mask = single_mask(self, indices);
-    if (mask && values.scalar_type() == self.scalar_type()) {
+    if (const auto mask = single_mask(self, indices)) {
       at::Tensor written = self;
       written.masked_fill_(on_device(*mask, self.device()), values.reshape({}));
       return replace(stack, op.schema().arguments().size(), std::move(written));
