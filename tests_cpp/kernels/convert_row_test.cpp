@@ -81,17 +81,22 @@ TEST_P(ConvertRowTest, HalfsAreWidenedScaledAndRoundedAsSingleOnesAre) {
   }
 }
 
-TEST_P(ConvertRowTest, QuotientsAreRoundedOnce) {
+TEST_P(ConvertRowTest, QuotientsAndProductsAreRoundedOnce) {
   for (const std::int64_t length : testing::kRowLengths) {
     const auto from = testing::elements<BFloat16>(length, 1);
-    auto made = from;
-    made.push_back(BFloat16{7});
-    divide_row<BFloat16>.of(GetParam())(made.data(), 3, length);
-    EXPECT_EQ(made.back().bits, 7);
+    auto quotients = from;
+    quotients.push_back(BFloat16{7});
+    auto products = quotients;
+    divide_row<BFloat16>.of(GetParam())(quotients.data(), 3, length);
+    multiply_row<BFloat16>.of(GetParam())(products.data(), 3, length);
+    EXPECT_EQ(quotients.back().bits, 7);
+    EXPECT_EQ(products.back().bits, 7);
     for (std::size_t i = 0; i < from.size(); ++i) {
-      BFloat16 quotient{};
+      BFloat16 quotient{}, product{};
       simd::round_to(quotient, simd::widen(from[i]) / 3);
-      EXPECT_EQ(made[i].bits, quotient.bits);
+      simd::round_to(product, simd::widen(from[i]) * 3);
+      EXPECT_EQ(quotients[i].bits, quotient.bits);
+      EXPECT_EQ(products[i].bits, product.bits);
     }
   }
 }

@@ -3,6 +3,7 @@
 #include "loom/kernels/copy/element_order.h"
 #include "loom/kernels/copy/interleave.h"
 #include "loom/kernels/copy/strided_copy.h"
+#include "loom/kernels/copy/transpose_tile.h"
 
 #include <gtest/gtest.h>
 
@@ -112,6 +113,31 @@ TEST_P(CopySimdTest, SourcesTakeTurns) {
 }
 
 LOOM_TEST_SIMD_LEVELS(CopySimdTest);
+
+template <class T>
+void expect_turned(std::int64_t rows, std::int64_t columns) {
+  const std::int64_t from_step = columns + 3, to_step = rows + 5;
+  std::vector<T> from(static_cast<std::size_t>(rows * from_step));
+  std::iota(from.begin(), from.end(), T{1});
+  std::vector<T> to(static_cast<std::size_t>(columns * to_step)), expected = to;
+  turn_matrix(from.data(), from_step, rows, columns, to.data(), to_step);
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for (std::int64_t j = 0; j < columns; ++j) {
+      expected[static_cast<std::size_t>(j * to_step + i)] =
+          from[static_cast<std::size_t>(i * from_step + j)];
+    }
+  }
+  EXPECT_EQ(to, expected) << rows << " x " << columns;
+}
+
+TEST(TransposeTest, MatricesOfAnySizeAreTurned) {
+  for (const std::int64_t rows : {1, 7, 32, 65, 100}) {
+    for (const std::int64_t columns : {1, 3, 64, 70}) {
+      expect_turned<std::uint16_t>(rows, columns);
+      expect_turned<float>(rows, columns);
+    }
+  }
+}
 
 struct Shape {
   std::vector<std::int64_t> sizes, to, from;  ///< strides in elements

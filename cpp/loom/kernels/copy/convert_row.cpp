@@ -37,6 +37,15 @@ void scale_row(T* to, const float* from, const T* factors, std::int64_t all_elem
 }
 
 template <class T>
+void multiply_row(T* row, float by, std::int64_t all_elements) noexcept {
+  for_vectors(
+      all_elements, LOOM_EACH {
+        (void)chain;
+        put(row, i, count, get(row, i, count, 0) * by);
+      });
+}
+
+template <class T>
 void divide_row(T* row, float by, std::int64_t all_elements) noexcept {
   for_vectors(
       all_elements, LOOM_EACH {
@@ -56,6 +65,7 @@ void widen_bytes(simd::BFloat16* to, const std::int8_t* from, std::int64_t count
   template void widen_row(float*, const T*, std::int64_t) noexcept;           \
   template void round_row(T*, const float*, std::int64_t) noexcept;           \
   template void scale_row(T*, const float*, const T*, std::int64_t) noexcept; \
+  template void multiply_row(T*, float, std::int64_t) noexcept;               \
   template void divide_row(T*, float, std::int64_t) noexcept;
 LOOM_INSTANTIATE(float)
 LOOM_INSTANTIATE(simd::BFloat16)

@@ -16,6 +16,7 @@ LOOM_SIMD_DECLARE(
     template <class T> void round_row(T* to, const float* from, std::int64_t count) noexcept;
     template <class T>
     void scale_row(T* to, const float* from, const T* factors, std::int64_t count) noexcept;
+    template <class T> void multiply_row(T* row, float by, std::int64_t count) noexcept;
     template <class T> void divide_row(T* row, float by, std::int64_t count) noexcept;)
 
 template <class T>
@@ -26,6 +27,8 @@ inline constexpr simd::Versions round_row{LOOM_SIMD_LIST(round_row<T>)};
 template <class T>
 inline constexpr simd::Versions scale_row{LOOM_SIMD_LIST(scale_row<T>)};
 /// Each element by a number, rounded once.
+template <class T>
+inline constexpr simd::Versions multiply_row{LOOM_SIMD_LIST(multiply_row<T>)};
 template <class T>
 inline constexpr simd::Versions divide_row{LOOM_SIMD_LIST(divide_row<T>)};
 

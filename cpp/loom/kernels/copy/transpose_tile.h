@@ -5,7 +5,9 @@
 // a buffer, so that both sides are read and written by whole cache lines, however their rows are
 // apart. Thread: any; tiles of two calls at the same time must not overlap.
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 
 namespace loom::kernels {
 
@@ -30,6 +32,26 @@ struct TurnedTile {
 /// Copies a tile. `streaming`: past the caches; requires `to` and `to_stride` to be multiples
 /// of 64. Whoever streams calls end_streaming() before others are told that the copy is done.
 void turn_tile(const TurnedTile& tile, std::size_t item_bytes, bool streaming) noexcept;
+
+/// to[j * to_step + i] = from[i * from_step + j] of a matrix of any size. T: what can_turn().
+template <class T>
+[[gnu::always_inline]] inline void turn_matrix(const T* from, std::int64_t from_step,
+                                               std::int64_t rows, std::int64_t columns, T* to,
+                                               std::int64_t to_step) noexcept {
+  constexpr std::int64_t kEdge = tile_edge(sizeof(T));
+  constexpr auto kBytes = static_cast<std::int64_t>(sizeof(T));
+  for (std::int64_t row = 0; row < rows; row += kEdge) {
+    for (std::int64_t column = 0; column < columns; column += kEdge) {
+      turn_tile({.to = reinterpret_cast<std::byte*>(to + column * to_step + row),
+                 .to_stride = to_step * kBytes,
+                 .from = reinterpret_cast<const std::byte*>(from + row * from_step + column),
+                 .from_stride = from_step * kBytes,
+                 .rows = static_cast<int>(std::min(kEdge, rows - row)),
+                 .columns = static_cast<int>(std::min(kEdge, columns - column))},
+                sizeof(T), /*streaming=*/false);
+    }
+  }
+}
 
 /// Asks for the memory of a tile that is turned soon.
 void prefetch_tile(const TurnedTile& tile, std::size_t item_bytes, bool streaming) noexcept;

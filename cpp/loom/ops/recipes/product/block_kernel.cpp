@@ -3,6 +3,7 @@
 
 #include "loom/base/simd_level.h"
 #include "loom/device/scratch.h"
+#include "loom/kernels/copy/rows.h"
 #include "loom/kernels/gemm/bfloat16.h"
 #include "loom/ops/launch/elements.h"
 #include "loom/ops/recipes/product/multiply.h"
@@ -15,7 +16,6 @@
 #include <array>
 #include <bit>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <memory>
 
@@ -23,6 +23,7 @@ namespace loom::ops {
 namespace {
 
 using c10::BFloat16;
+using kernels::copy_rows;
 
 const Scratch kLeftCopy, kRightCopy, kResultCopy, kLeftTail, kRightTail;
 
@@ -136,17 +137,6 @@ std::int64_t inner_size(std::int64_t inner) {
   return above > kLeast && inner <= above / 4 * 3 ? above / 4 * 3 : above;
 }
 
-/// Copies rows of `count` elements, and fills them with zeros up to `filled`.
-template <class T>
-void copy_rows(std::int64_t rows, std::int64_t count, std::int64_t filled, const T* from,
-               std::int64_t from_ld, T* to, std::int64_t to_ld) {
-  for (std::int64_t row = 0; row < rows; ++row) {
-    std::memcpy(to + row * to_ld, from + row * from_ld,
-                static_cast<std::size_t>(count) * sizeof(T));
-    std::fill(to + row * to_ld + count, to + row * to_ld + filled, T(0));
-  }
-}
-
 // Rows and columns beyond the block's have any values, and their results go nowhere. Zeros beyond
 // its inner size add nothing to a sum, to the last bit.
 template <class T>
@@ -236,10 +226,8 @@ void multiply_odd_inner(const BlockShape& s, const BFloat16* left, const BFloat1
     part.add = true;
   }
   BFloat16* const tail = kLeftTail.get<BFloat16>(2 * s.rows);
-  for (std::int64_t i = 0; i < s.rows; ++i) {
-    tail[2 * i] = left[i * s.left_ld + s.inner - 1];
-    tail[2 * i + 1] = BFloat16(0);
-  }
+  std::fill_n(tail, 2 * s.rows, BFloat16(0));
+  kernels::copy_steps(s.rows, left + s.inner - 1, s.left_ld, tail, 2);
   part.inner = part.left_ld = 2;
   multiply_any_block(part, tail, right + (s.inner - 1) * s.right_ld, to);
 }

@@ -2,6 +2,8 @@
 #include "loom/ops/recipes/product/convolve.h"
 
 #include "loom/base/ceil_div.h"
+#include "loom/kernels/copy/rows.h"
+#include "loom/kernels/norm/sums.h"
 #include "loom/ops/launch/elements.h"
 #include "loom/ops/recipes/product/convolve_parts.h"
 #include "loom/ops/recipes/product/multiply.h"
@@ -98,9 +100,7 @@ void run_panels(const Problem& p, Blocks::Range panels, Blocks::Range filters, s
             scratch + ((panel - panels.first) * filters.count() + f - filters.first) * kPanel;
         const Sums sums = sums_of(p, pixel, pixels, f, beside);
         if (k == 0 && p.bias != nullptr) {
-          for (std::int64_t i = 0; i < rows; ++i) {
-            std::fill_n(sums.to + i * sums.ld, pixels, p.bias[f + i]);
-          }
+          kernels::spread_column(rows, pixels, p.bias + f, 1, sums.to, sums.ld);
         }
         multiply_rows(left, {right[panel - panels.first], depth, pixels, ld, 1}, sums.to, sums.ld,
                       k > 0 || p.bias != nullptr);
@@ -172,19 +172,20 @@ void run_dots(Grid& grid, const Problem& p) {
     multiply_vectors({vectors, pixels, inner, inner, 1},
                      p.weight_rows().part(range.first, 0, count, inner), dots, count);
     if (p.windows.channels_last) {
-      for (std::int64_t i = 0; i < pixels; ++i) {
-        float* to = p.result + i * p.filters + range.first;
-        std::copy_n(dots + i * count, count, to);
-        for (std::int64_t f = 0; p.bias != nullptr && f < count; ++f)
-          to[f] += p.bias[range.first + f];
+      float* to = p.result + range.first;
+      kernels::copy_rows(pixels, count, count, dots, count, to, p.filters);
+      for (std::int64_t i = 0; p.bias != nullptr && i < pixels; ++i) {
+        kernels::norm::add_rows<float>(p.bias + range.first, 1, count, to + i * p.filters, count);
       }
       return finish(grid, p, 0, pixels, range);
     }
     float* sums = dots + pixels * count;
-    for (std::int64_t f = 0; f < count; ++f) {
-      const float bias = p.bias != nullptr ? p.bias[range.first + f] : 0;
-      for (std::int64_t i = 0; i < pixels; ++i) sums[f * pixels + i] = dots[i * count + f] + bias;
+    if (p.bias != nullptr) {
+      kernels::spread_column(count, pixels, p.bias + range.first, 1, sums, pixels);
+    } else {
+      std::fill_n(sums, count * pixels, 0.F);
     }
+    kernels::add_transposed(count, pixels, dots, count, sums, pixels);
     scatter(p, sums, pixels, 0, pixels, range.first, count);
     finish(grid, p, 0, pixels, range);
   });

@@ -3,6 +3,7 @@
 // the gradient has a row for each channel and tap, and each row is added to the images where the
 // tap lies.
 #include "loom/base/ceil_div.h"
+#include "loom/kernels/copy/rows.h"
 #include "loom/ops/launch/elements.h"
 #include "loom/ops/recipes/product/convolve.h"
 #include "loom/ops/recipes/product/convolve_parts.h"
@@ -141,7 +142,7 @@ void turn_weights(const float* weights, const Windows& windows, bool last, std::
   if (!last) return transpose(filters, rows, weights + row, inner, to, ld);
   for (std::int64_t i = 0; i < rows; ++i) {
     const float* from = weights + (row + i) % taps * windows.channels + (row + i) / taps;
-    for (std::int64_t f = 0; f < filters; ++f) to[i * ld + f] = from[f * inner];
+    kernels::copy_steps(filters, from, inner, to + i * ld, 1);
   }
 }
 

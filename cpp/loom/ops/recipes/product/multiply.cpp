@@ -3,6 +3,8 @@
 
 #include "loom/base/ceil_div.h"
 #include "loom/base/simd_level.h"
+#include "loom/kernels/copy/rows.h"
+#include "loom/kernels/copy/transpose_tile.h"
 #include "loom/kernels/gemm/bfloat16.h"
 #include "loom/kernels/gemm/rounded_panel.h"
 #include "loom/ops/launch/elements.h"
@@ -18,7 +20,6 @@
 #endif
 
 #include <algorithm>
-#include <cstring>
 #include <exception>
 
 namespace loom::ops {
@@ -146,9 +147,7 @@ void transpose(std::int64_t rows, std::int64_t columns, const T* from, std::int6
   fbgemm::transpose_simd(rows, columns, reinterpret_cast<const Bits*>(from), from_ld,
                          reinterpret_cast<Bits*>(to), to_ld);
 #else
-  for (std::int64_t i = 0; i < rows; ++i) {
-    for (std::int64_t j = 0; j < columns; ++j) to[j * to_ld + i] = from[i * from_ld + j];
-  }
+  kernels::turn_matrix(from, from_ld, rows, columns, to, to_ld);
 #endif
 }
 
@@ -165,10 +164,7 @@ void pack_panel(const MatrixView<const float>& from, float* to) {
     transpose(from.columns, from.rows, from.data, from.column_stride, to, kPanel);
     return;
   }
-  for (std::int64_t k = 0; k < from.rows; ++k) {
-    std::memcpy(to + k * kPanel, from.data + k * from.row_stride,
-                static_cast<std::size_t>(from.columns) * sizeof(float));
-  }
+  kernels::copy_rows(from.rows, from.columns, from.columns, from.data, from.row_stride, to, kPanel);
 }
 
 template <>
@@ -207,17 +203,14 @@ template void pack_panels(const MatrixView<const BFloat16>&, std::int64_t, std::
 
 template <class T>
 void copy_kernel_rows(const MatrixView<const T>& left, T* to, std::int64_t ld) {
+  const std::int64_t padded = padded_inner<T>(left.columns);
   if (left.row_major()) {
-    for (std::int64_t i = 0; i < left.rows; ++i) {
-      std::copy_n(left.data + i * left.row_stride, left.columns, to + i * ld);
-    }
-  } else {
-    using Bits = std::conditional_t<sizeof(T) == 2, std::uint16_t, float>;
-    transpose(left.columns, left.rows, reinterpret_cast<const Bits*>(left.data), left.column_stride,
-              reinterpret_cast<Bits*>(to), ld);
+    return kernels::copy_rows(left.rows, left.columns, padded, left.data, left.row_stride, to, ld);
   }
-  if (padded_inner<T>(left.columns) == left.columns) return;
-  for (std::int64_t i = 0; i < left.rows; ++i) to[i * ld + left.columns] = T(0);
+  using Bits = std::conditional_t<sizeof(T) == 2, std::uint16_t, float>;
+  transpose(left.columns, left.rows, reinterpret_cast<const Bits*>(left.data), left.column_stride,
+            reinterpret_cast<Bits*>(to), ld);
+  kernels::fill_rows(left.rows, padded - left.columns, T(0), to + left.columns, ld);
 }
 
 template void copy_kernel_rows(const MatrixView<const float>&, float*, std::int64_t);
@@ -259,10 +252,7 @@ void PackedRight<T>::keep_rest(const MatrixView<const T>& right) {
   columns_ -= rest;
   const std::int64_t ld = row_step<T>(right.rows);
   T* const rows = t_rest.get<T>(rest * ld);
-  for (std::int64_t k = 0; k < right.rows; ++k) {
-    const T* const from = right.data + k * right.row_stride + columns_;
-    for (std::int64_t i = 0; i < rest; ++i) rows[i * ld + k] = from[i];
-  }
+  copy_kernel_rows(right.part(0, columns_, right.rows, rest).transposed(), rows, ld);
   rest_ = {rows, rest, right.rows, ld, 1};
 }
 
@@ -275,12 +265,9 @@ void PackedRight<T>::multiply_rest(const MatrixView<const T>& rows, float* to, s
   } else {
     multiply_few_rows(rest_, rows, sums, rows.rows);
   }
-  for (std::int64_t i = 0; i < rows.rows; ++i) {
-    for (std::int64_t j = 0; j < rest_.rows; ++j) {
-      float& element = to[i * ld + columns_ + j];
-      element = sums[j * rows.rows + i] + (add ? element : 0.F);
-    }
-  }
+  to += columns_;
+  if (!add) kernels::fill_rows(rows.rows, rest_.rows, 0.F, to, ld);
+  kernels::add_transposed(rows.rows, rest_.rows, sums, rows.rows, to, ld);
 }
 
 template <class T>

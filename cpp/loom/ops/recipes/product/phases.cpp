@@ -2,6 +2,7 @@
 #include "loom/ops/recipes/product/phases.h"
 
 #include "loom/kernels/copy/interleave.h"
+#include "loom/kernels/copy/rows.h"
 #include "loom/ops/recipes/product/convolve_parts.h"
 
 namespace loom::ops {
@@ -205,9 +206,9 @@ void Planes::clear_edges(float* sums, std::int64_t step, std::int64_t channels, 
       std::clamp(std::min(phases_.windows.x.result, pitch - shift), begin, pitch);
   if (begin == 0 && end == pitch) return;
   const auto clear = [&](std::int64_t from, std::int64_t to) {
-    for (std::int64_t j = std::max<std::int64_t>(from, 0); j < std::min(to, count); ++j) {
-      for (std::int64_t c = 0; c < channels; ++c) sums[c * step + j] = 0;
-    }
+    from = std::max<std::int64_t>(from, 0);
+    to = std::min(to, count);
+    if (from < to) kernels::fill_rows(channels, to - from, 0.F, sums + from, step);
   };
   for (std::int64_t row = -(first % pitch); row < count; row += pitch) {
     clear(row, row + begin);
@@ -241,9 +242,9 @@ void Planes::join_row(const float* from, float* to) const {
     sources_[static_cast<std::size_t>(p)] = reinterpret_cast<const std::byte*>(from + p * plane);
   }
   kernels::interleave_elements(sources_, sizeof(float), 0, whole, reinterpret_cast<std::byte*>(to));
-  for (std::int64_t at = whole * x.stride; at < x.size; ++at) {
-    to[at] = from[(at - whole * x.stride) * plane + whole];
-  }
+  // The first phases have an element more.
+  const std::int64_t longer = x.size - whole * x.stride;
+  kernels::copy_steps(longer, from + whole, plane, to + whole * x.stride, 1);
 }
 
 }  // namespace loom::ops

@@ -4,8 +4,10 @@
 // One block of a product on one thread: where its sums are kept and what becomes of them. Thread:
 // any; scratch memory is the calling thread's.
 
+#include "loom/kernels/copy/convert_row.h"
 #include "loom/kernels/gemm/bfloat16.h"
 #include "loom/kernels/gemm/rounded_panel.h"
+#include "loom/kernels/norm/sums.h"
 #include "loom/ops/launch/elements.h"
 #include "loom/ops/recipes/product/blocked_product.h"
 #include "loom/ops/recipes/product/multiply.h"
@@ -92,14 +94,14 @@ void finish_sums(const Part<T, E>& p, bool has_addend, float* sums, std::int64_t
   if (p.alpha != 1) {
     const auto factor = static_cast<float>(p.alpha);
     for (std::int64_t i = 0; i < rows; ++i) {
-      for (std::int64_t j = 0; j < columns; ++j) sums[i * ld + j] *= factor;
+      kernels::multiply_row<float>(sums + i * ld, factor, columns);
     }
   }
   if (!p.added() || has_addend) return;
   float* const addends = t_addends.get<float>(rows * columns);
   initialise(p.addend, p.beta, addends, columns);
   for (std::int64_t i = 0; i < rows; ++i) {
-    for (std::int64_t j = 0; j < columns; ++j) sums[i * ld + j] += addends[i * columns + j];
+    kernels::norm::add_rows<float>(addends + i * columns, 1, columns, sums + i * ld, columns);
   }
 }
 

@@ -5,6 +5,7 @@
 // elements. Thread: any; scratch memory is the calling thread's.
 
 #include "loom/kernels/copy/convert_row.h"
+#include "loom/kernels/copy/rows.h"
 #include "loom/kernels/gemm/bfloat16.h"
 #include "loom/kernels/pool_resample/mix_rows.h"
 #include "loom/ops/launch/elements.h"
@@ -58,16 +59,13 @@ void scale_rows(const MatrixView<const T>& rows, float factor, float* to, std::i
 template <class T>
 void initialise(const MatrixView<const T>& addend, double beta, float* to, std::int64_t ld) {
   if (is_bias(addend, beta)) {
-    std::copy_n(addend.data, addend.columns, to);
-    for (std::int64_t i = 1; i < addend.rows; ++i) std::copy_n(to, addend.columns, to + i * ld);
-    return;
+    kernels::widen_row<Stored<T>>(to, stored(addend.data), addend.columns);
+    return kernels::copy_rows<float>(addend.rows - 1, addend.columns, addend.columns, to, 0,
+                                     to + ld, ld);
   }
   if (is_turned_bias(addend, beta)) {
-    for (std::int64_t i = 0; i < addend.rows; ++i) {
-      const auto value = static_cast<float>(addend.data[i * addend.row_stride]);
-      std::fill_n(to + i * ld, addend.columns, value);
-    }
-    return;
+    return kernels::spread_column(addend.rows, addend.columns, stored(addend.data),
+                                  addend.row_stride, to, ld);
   }
   if (addend.column_stride == 1) {
     return scale_rows(addend, static_cast<float>(beta), to, ld);

@@ -3,6 +3,7 @@
 
 #include "loom/base/ceil_div.h"
 #include "loom/kernels/conv/winograd_strided.h"
+#include "loom/kernels/copy/rows.h"
 #include "loom/ops/launch/elements.h"
 #include "loom/ops/recipes/product/convolve_parts.h"
 #include "loom/ops/recipes/product/multiply.h"
@@ -77,9 +78,7 @@ const float* transform_weights(Grid& grid, const Problem& p) {
                                 channels * kSide * kLane, inner * kSide * kLane);
       }
       float* some = to + (first + f) / kFilters * p.weights_step() + f % kFilters;
-      for (std::int64_t i = 0; i < kPoints * inner; ++i) {
-        some[i * kFilters] = made[i * kLane + f % kLane];
-      }
+      kernels::copy_steps(kPoints * inner, made + f % kLane, kLane, some, kFilters);
     }
   });
   return to;
