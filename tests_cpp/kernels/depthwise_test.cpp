@@ -2,6 +2,7 @@
 #include "loom/kernels/conv/depthwise.h"
 
 #include "loom/kernels/conv/depthwise_direct.h"
+#include "loom/kernels/conv/depthwise_filters.h"
 #include "loom/kernels/conv/depthwise_last.h"
 #include "loom/kernels/conv/depthwise_turned.h"
 
@@ -245,6 +246,35 @@ TEST_P(DepthwiseTest, GradientsOfWeightsAreSumsOverPixels) {
     }
   }
   EXPECT_EQ(sums, expected);
+}
+
+TEST(DepthwiseFiltersTest, AreTurnedToTapsAndBack) {
+  constexpr std::int64_t kChannels = 5, kTaps = 6, kStep = 8;
+  const auto filters = numbers(kChannels * kTaps);
+  for (const bool flipped : {false, true}) {
+    std::vector<float> made(kTaps * kStep, -1000), expected = made;
+    filters_by_taps(filters.data(), kChannels, kTaps, flipped, made.data(), kStep);
+    for (std::int64_t c = 0; c < kChannels; ++c) {
+      for (std::int64_t tap = 0; tap < kTaps; ++tap) {
+        expected[(flipped ? kTaps - 1 - tap : tap) * kStep + c] = filters[c * kTaps + tap];
+      }
+    }
+    EXPECT_EQ(made, expected) << flipped;
+  }
+  std::vector<float> by_taps(filters.size()), back(filters.size());
+  filters_by_taps(filters.data(), kChannels, kTaps, false, by_taps.data(), kChannels);
+  filters_by_channels(by_taps.data(), kChannels, kTaps, back.data());
+  EXPECT_EQ(back, filters);
+}
+
+TEST(DepthwiseFiltersTest, EveryTapOfBothDirectionsIsFlipped) {
+  const auto filter = numbers(7 * 5);
+  std::vector<float> made(2 * 3);
+  // Rows 1 and 5, columns 0, 2 and 4.
+  flipped_taps(filter.data(), 5, {.count = 2, .first = 1, .stride = 4},
+               {.count = 3, .first = 0, .stride = 2}, made.data());
+  EXPECT_EQ(made,
+            (std::vector{filter[29], filter[27], filter[25], filter[9], filter[7], filter[5]}));
 }
 
 TEST_P(DepthwiseTest, PartsAreInterleaved) {

@@ -4,7 +4,9 @@
 
 #include "loom/device/scratch.h"
 #include "loom/kernels/conv/depthwise.h"
+#include "loom/kernels/conv/depthwise_filters.h"
 #include "loom/kernels/copy/convert_row.h"
+#include "loom/kernels/norm/sums.h"
 #include "loom/ops/recipes/depthwise/depthwise.h"
 #include "loom/ops/recipes/depthwise/depthwise_parts.h"
 #include "loom/ops/recipes/product/convolve_parts.h"
@@ -117,11 +119,7 @@ template <class T>
 const float* turned(const T* weights, const Windows& windows) {
   const std::int64_t channels = windows.channels, taps = windows.taps();
   float* made = t_weights.get<float>(channels * taps);
-  for (std::int64_t c = 0; c < channels; ++c) {
-    for (std::int64_t tap = 0; tap < taps; ++tap) {
-      made[tap * channels + c] = simd::widen(weights[c * taps + tap]);
-    }
-  }
+  conv::filters_by_taps(weights, channels, taps, /*flipped=*/false, made, channels);
   return made;
 }
 
@@ -215,11 +213,12 @@ void run_weight_gradient(Grid& grid, const TensorRef& result, const TensorRef& g
   const double work = row_work(columns, windows) * static_cast<double>(rows);
   const std::int64_t wanted = std::min(depthwise_blocks(work), kMostParts);
   const Blocks bands(rows, ceil_div(rows, wanted));
-  float* parts = t_sums.get<float>(bands.count() * taps * channels);
+  const std::int64_t part = taps * channels;
+  float* parts = t_sums.get<float>((bands.count() + 1) * part);
   grid.run_by_any(bands.count(), [&](std::int64_t index) {
     const Blocks::Range band = bands[index];
-    float* sums = parts + index * taps * channels;
-    std::fill_n(sums, taps * channels, 0.F);
+    float* sums = parts + index * part;
+    std::fill_n(sums, part, 0.F);
     for (std::int64_t row = band.first; row < band.last; ++row) {
       const T* from =
           elements<const T>(images) + row / windows.y.result * windows.plane() * channels;
@@ -230,16 +229,10 @@ void run_weight_gradient(Grid& grid, const TensorRef& result, const TensorRef& g
           });
     }
   });
-  T* to = elements<T>(result);
-  for (std::int64_t c = 0; c < channels; ++c) {
-    for (std::int64_t tap = 0; tap < taps; ++tap) {
-      float sum = 0;
-      for (std::int64_t i = 0; i < bands.count(); ++i) {
-        sum += parts[(i * taps + tap) * channels + c];
-      }
-      simd::round_to(to[c * taps + tap], sum);
-    }
-  }
+  float* whole = parts + bands.count() * part;
+  std::fill_n(whole, part, 0.F);
+  kernels::norm::add_rows<float>(parts, bands.count(), part, whole, part);
+  conv::filters_by_channels(whole, channels, taps, elements<T>(result));
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Depthwise convolutions in the default layout, plane by plane.
 #include "loom/device/scratch.h"
+#include "loom/kernels/conv/depthwise_filters.h"
 #include "loom/kernels/copy/convert_row.h"
+#include "loom/kernels/copy/rows.h"
 #include "loom/ops/recipes/depthwise/depthwise.h"
 #include "loom/ops/recipes/depthwise/depthwise_parts.h"
 #include "loom/ops/recipes/depthwise/depthwise_plane.h"
@@ -72,9 +74,7 @@ struct Phase {
   std::int64_t tap, stride;
   bool empty;  ///< no tap sees them
 
-  [[nodiscard]] std::int64_t tap_of(std::int64_t index) const noexcept {
-    return tap + (axis.kernel - 1 - index) * stride;
-  }
+  [[nodiscard]] kernels::conv::EveryTap taps() const noexcept { return {axis.kernel, tap, stride}; }
 };
 
 Phase phase_of(const WindowAxis& window, std::int64_t first) {
@@ -141,18 +141,10 @@ class PlaneGradient {
                  std::int64_t step) const {
     const Phase &y = phases.y, &x = phases.x;
     if (y.empty || x.empty) {
-      for (std::int64_t row = 0; row < y.axis.result; ++row) {
-        std::fill_n(to + row * step, x.axis.result, To());
-      }
-      return;
+      return kernels::fill_rows(y.axis.result, x.axis.result, To(), to, step);
     }
     Weights some;
-    std::size_t tap = 0;
-    for (std::int64_t i = 0; i < y.axis.kernel; ++i) {
-      for (std::int64_t j = 0; j < x.axis.kernel; ++j) {
-        some[tap++] = simd::widen(weights[y.tap_of(i) * windows_.x.kernel + x.tap_of(j)]);
-      }
-    }
+    kernels::conv::flipped_taps(weights, windows_.x.kernel, y.taps(), x.taps(), some.data());
     phases.plane.sum(gradient, some.data(), 0, {0, y.axis.result}, to, step);
   }
 

@@ -2,7 +2,9 @@
 #include "loom/ops/recipes/depthwise/depthwise_small.h"
 
 #include "loom/device/scratch.h"
+#include "loom/kernels/conv/depthwise_filters.h"
 #include "loom/kernels/conv/depthwise_turned.h"
+#include "loom/kernels/copy/convert_row.h"
 #include "loom/kernels/copy/transpose_tile.h"
 #include "loom/ops/recipes/depthwise/depthwise_parts.h"
 #include "loom/ops/recipes/product/convolve_parts.h"
@@ -10,32 +12,13 @@
 namespace loom::ops {
 namespace {
 
+using kernels::turn_matrix;
 using kernels::conv::kTurnedChannels;
 
 // Elements: with more turning takes as long as what vectors of pixels leave unused.
 constexpr std::int64_t kMostPlane = 400;
 
 const Scratch t_from, t_to, t_weights, t_bias;
-
-// A matrix without gaps between elements of a row; rows are `step` elements apart on either side.
-template <class T>
-void turn(const T* from, std::int64_t from_step, std::int64_t rows, std::int64_t columns, T* to,
-          std::int64_t to_step) {
-  constexpr std::int64_t kEdge = kernels::tile_edge(sizeof(T));
-  for (std::int64_t row = 0; row < rows; row += kEdge) {
-    for (std::int64_t column = 0; column < columns; column += kEdge) {
-      constexpr auto kBytes = static_cast<std::int64_t>(sizeof(T));
-      kernels::turn_tile(
-          {.to = reinterpret_cast<std::byte*>(to + column * to_step + row),
-           .to_stride = to_step * kBytes,
-           .from = reinterpret_cast<const std::byte*>(from + row * from_step + column),
-           .from_stride = from_step * kBytes,
-           .rows = static_cast<int>(std::min(kEdge, rows - row)),
-           .columns = static_cast<int>(std::min(kEdge, columns - column))},
-          sizeof(T), /*streaming=*/false);
-    }
-  }
-}
 
 /// The convolution of planes with the windows, whose taps are in the opposite order if `flipped`.
 template <class T>
@@ -58,16 +41,16 @@ class TurnedPlanes {
     T* to = t_to.get<T>(pixels * kTurnedChannels);
     float* weights = t_weights.get<float>(taps * kTurnedChannels);
     float* bias = t_bias.get<float>(kTurnedChannels);
-    turn(images_ + at * plane, plane, count, plane, from, kTurnedChannels);
-    for (std::int64_t c = 0; c < count; ++c) {
-      for (std::int64_t tap = 0; tap < taps; ++tap) {
-        const std::int64_t place = flipped_ ? taps - 1 - tap : tap;
-        weights[place * kTurnedChannels + c] = simd::widen(weights_[(first + c) * taps + tap]);
-      }
-      bias[c] = bias_ == nullptr ? 0.F : simd::widen(bias_[first + c]);
+    turn_matrix(images_ + at * plane, plane, count, plane, from, kTurnedChannels);
+    kernels::conv::filters_by_taps(weights_ + first * taps, count, taps, flipped_, weights,
+                                   kTurnedChannels);
+    if (bias_ != nullptr) {
+      kernels::widen_row<T>(bias, bias_ + first, count);
+    } else {
+      std::fill_n(bias, count, 0.F);
     }
     kernels::conv::depthwise_turned<T>(from, weights, bias, windows_.y, windows_.x, to);
-    turn(to, kTurnedChannels, pixels, count, result_ + at * pixels, pixels);
+    turn_matrix(to, kTurnedChannels, pixels, count, result_ + at * pixels, pixels);
   }
 
  private:
