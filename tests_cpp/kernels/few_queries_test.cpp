@@ -10,6 +10,7 @@
 #include "support/simd_levels.h"
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 namespace loom::kernels::attention {
@@ -138,6 +139,26 @@ TEST_P(FewQueriesTest, HiddenKeysAreFound) {
   mask[99] = 0;
   EXPECT_FALSE(hides_all<float>.of(GetParam())(mask.data(), 100));
   EXPECT_TRUE(hides_all<float>.of(GetParam())(mask.data(), 99));
+}
+
+TEST(KeysSeenTest, GroupsAreLeftOutThatNoRowSees) {
+  constexpr std::int64_t kCount = 5 * kKeyGroup + 3;
+  // One row sees the keys [first, first + 1), the other [last - 1, last).
+  const auto seen = [](std::int64_t first, std::int64_t last) {
+    std::vector<float> one(kCount, -kInfinity), other = one;
+    one[static_cast<std::size_t>(first)] = other[static_cast<std::size_t>(last - 1)] = 0;
+    const float* const masks[] = {one.data(), other.data()};
+    const KeyRange keys = keys_seen(masks, 2, kCount);
+    return std::pair(keys.first, keys.last);
+  };
+  EXPECT_EQ(seen(0, kCount), std::pair(std::int64_t{0}, kCount));
+  EXPECT_EQ(seen(kKeyGroup - 1, kCount - 3), std::pair(std::int64_t{0}, 5 * kKeyGroup));
+  EXPECT_EQ(seen(kKeyGroup, kCount - 2), std::pair(kKeyGroup, kCount));
+  EXPECT_EQ(seen(3 * kKeyGroup, 3 * kKeyGroup + 1), std::pair(3 * kKeyGroup, 4 * kKeyGroup));
+  EXPECT_EQ(seen(2, 3), std::pair(std::int64_t{0}, kKeyGroup));
+  const std::vector<float> none(kCount, -kInfinity);
+  const float* const masks[] = {none.data()};
+  EXPECT_EQ(keys_seen(masks, 1, kCount).last, kKeyGroup);
 }
 
 }  // namespace

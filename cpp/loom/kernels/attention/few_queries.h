@@ -9,6 +9,7 @@
 #include "loom/simd/half.h"
 #include "loom/simd/versions.h"
 
+#include <algorithm>
 #include <cstdint>
 
 namespace loom::kernels::attention {
@@ -62,5 +63,26 @@ inline constexpr simd::Versions combine_parts{LOOM_SIMD_LIST(combine_parts<T>)};
 /// Whether all of `count` elements are minus infinity.
 template <class T>
 inline constexpr simd::Versions hides_all{LOOM_SIMD_LIST(hides_all<T>)};
+
+/// The keys [first, last) of `count` that are left when masks hide the others, from the last or the
+/// first one on, from all rows: a cache that is not full, and windows over it. Whole groups, and
+/// one of them at least.
+struct KeyRange {
+  std::int64_t first, last;
+};
+template <class T>
+[[nodiscard]] KeyRange keys_seen(const T* const* masks, std::int64_t rows, std::int64_t count) {
+  const auto hidden = [&](std::int64_t key, std::int64_t end) {
+    return std::all_of(masks, masks + rows,
+                       [&](const T* mask) { return hides_all<T>(mask + key, end - key); });
+  };
+  KeyRange seen{0, count};
+  const auto last_group = [&] { return (seen.last - 1) / kKeyGroup * kKeyGroup; };
+  while (seen.last > kKeyGroup && hidden(last_group(), seen.last)) seen.last = last_group();
+  while (seen.first + kKeyGroup < seen.last && hidden(seen.first, seen.first + kKeyGroup)) {
+    seen.first += kKeyGroup;
+  }
+  return seen;
+}
 
 }  // namespace loom::kernels::attention

@@ -14,7 +14,8 @@ namespace {
 
 using kernels::attention::attend_part;
 using kernels::attention::combine_parts;
-using kernels::attention::hides_all;
+using kernels::attention::KeyRange;
+using kernels::attention::keys_seen;
 using kernels::attention::kKeyGroup;
 using kernels::attention::padded_row;
 using kernels::attention::part_floats;
@@ -97,25 +98,14 @@ class Group {
       const std::int64_t item = problem_.item(index_, row);
       masks[row] = stored(problem_.mask.at(item, problem_.position(row), first));
     }
-    // A cache that is not full, and windows over it, are masks that hide its end and its beginning.
-    std::int64_t hidden = 0;
     if (masked) {
-      const auto hides = [&](std::int64_t key) {
-        const std::int64_t keys = std::min(kKeyGroup, count - key);
-        return std::all_of(masks, masks + rows, [&](const auto* mask) {
-          return hides_all<Stored<T>>(mask + key, keys);
-        });
-      };
-      while (count > kKeyGroup && hides((count - 1) / kKeyGroup * kKeyGroup)) {
-        count = (count - 1) / kKeyGroup * kKeyGroup;
-      }
-      while (hidden + kKeyGroup < count && hides(hidden)) hidden += kKeyGroup;
+      const KeyRange seen = keys_seen(masks, rows, count);
       for (std::int64_t row = 0; row < rows; ++row) {
-        masks[row] += hidden;
-        visible[row] -= hidden;
+        masks[row] += seen.first;
+        visible[row] -= seen.first;
       }
-      first += hidden;
-      count -= hidden;
+      first += seen.first;
+      count = seen.last - seen.first;
     }
     const auto keys = problem_.key.item(index_), values = problem_.value.item(index_);
     attend_part<Stored<T>>({.rows = rows,
