@@ -205,6 +205,25 @@ def test_two_forwards_before_the_backwards(replays):
         assert_equal(ours.grad, theirs.grad, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.parametrize("cpp", [False, pytest.param(True, marks=pytest.mark.thorough)])
+def test_a_gradient_that_could_be_written_over_a_saved_tensor(cpp, replays):
+    def function(x, n):  # the cosine that is saved is nobody else's
+        return torch.sin(x.sum(0) - n).exp()
+
+    options = {"triton.cudagraphs": True, "graph_partition": False, "cpp_wrapper": cpp}
+    compiled = torch.compile(function, options=options, fullgraph=True, dynamic=True)
+    kept = []  # so that what is saved moves
+    for i in range(7):
+        gradients = []
+        for f, device in ((function, "cpu"), (compiled, "loom")):
+            x = torch.full((1,), 0.5 * i, device=device, requires_grad=True)
+            result = f(x, torch.tensor(1.0, device=device))
+            gradients += torch.autograd.grad(result, [x], torch.full_like(result, 3.0 + i))
+        assert_equal(gradients[1], gradients[0], rtol=1e-5, atol=1e-6)
+        kept += gradients
+    assert len(replays) > 5
+
+
 def test_random_numbers_differ_between_replays(replays):
     function = torch.compile(lambda x: x + torch.rand_like(x), mode=MODE, fullgraph=True)
     x = torch.zeros(100, device="loom")

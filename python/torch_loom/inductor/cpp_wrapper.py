@@ -17,7 +17,7 @@ from torch._inductor.virtualized import V
 
 from .kernel_cache import INCLUDE as FOLDER, headers_hash
 from .kernel_group import INCLUDE
-from .wrapper import check_reads_no_loom
+from .wrapper import KeepsInputs, check_reads_no_loom
 
 __all__ = ["LoomCppWrapper"]
 
@@ -26,7 +26,7 @@ _DIVISION = re.compile(r"\b(\w+_integral|mod)\(")
 _NOTED = re.compile(r"\binductor_cpu_integer_div_error_flag = [^;]*;")
 
 
-class LoomCppWrapper(CppWrapperCpu):
+class LoomCppWrapper(KeepsInputs, CppWrapperCpu):
     """The wrapper of a graph and, inside it, of its subgraphs."""
 
     def __init__(self) -> None:

@@ -7,16 +7,32 @@ the device of their tensors.
 
 from typing import Any
 
+from torch._inductor import config, ir
 from torch._inductor.codegen.wrapper import PythonWrapperCodegen, SubgraphPythonWrapperCodegen
 from torch._inductor.virtualized import V
 
 from . import stream_order
 from .kernel_group import INCLUDE
 
-__all__ = ["LoomSubgraphWrapper", "LoomWrapper", "check_reads_no_loom"]
+__all__ = ["KeepsInputs", "LoomSubgraphWrapper", "LoomWrapper", "check_reads_no_loom"]
 
 
-class _LoomCalls(PythonWrapperCodegen):
+class KeepsInputs(PythonWrapperCodegen):
+    """Code that is replayed writes no inputs but those that the graph is known to mutate."""
+
+    def can_reuse(self, input_buffer: Any, output_buffer: Any = None) -> bool:
+        # A backward may write its results over saved tensors that nobody else has. A replay may
+        # read a copy of such a tensor: it would hand out the tensor itself, which is unchanged.
+        if config.triton.cudagraphs and isinstance(_input_named(input_buffer), ir.DonatedBuffer):
+            return False
+        return bool(super().can_reuse(input_buffer, output_buffer))
+
+
+def _input_named(buffer: Any) -> Any:
+    return V.graph.graph_inputs_original.get(buffer.get_name())
+
+
+class _LoomCalls(KeepsInputs):
     """What calls and allocations of loom look like, in graphs and in their subgraphs."""
 
     def define_kernel(self, kernel_name: str, kernel_body: str, *args: Any, **kwargs: Any) -> None:
