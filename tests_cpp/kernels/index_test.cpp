@@ -9,6 +9,8 @@
 #include "support/simd_levels.h"
 #include <array>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <vector>
 
@@ -31,6 +33,33 @@ std::vector<int> times_written(const Lines& lines, const Parts& parts) {
     }
   }
   return times;
+}
+
+template <class Index>
+void expect_items_gathered(std::int64_t bytes) {
+  const Lines lines{.outer = 3, .items = 5, .inner = bytes, .count = 4};
+  std::vector<std::byte> from(static_cast<std::size_t>(elements_of(lines)));
+  for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::byte>(i);
+  const Index index[] = {4, 0, 0, 2}, beyond[] = {4, 0, 0, 5}, before[] = {4, 0, -1, 2};
+  constexpr std::int64_t kBegin = 2, kEnd = 11;
+  std::vector<std::byte> made(static_cast<std::size_t>(12 * bytes), std::byte{99}), expected = made;
+  EXPECT_TRUE(gather_items(made.data(), from.data(), index, lines, kBegin, kEnd));
+  for (std::int64_t i = kBegin * bytes; i < kEnd * bytes; ++i) {
+    const std::int64_t item = i / bytes, place = item / 4 * 5 + index[item % 4];
+    expected[static_cast<std::size_t>(i)] =
+        from[static_cast<std::size_t>(place * bytes + i % bytes)];
+  }
+  EXPECT_EQ(made, expected) << bytes;
+  EXPECT_FALSE(gather_items(made.data(), from.data(), beyond, lines, kBegin, kEnd));
+  EXPECT_FALSE(gather_items(made.data(), from.data(), before, lines, kBegin, kEnd));
+  EXPECT_TRUE(gather_items(made.data(), from.data(), beyond, lines, 0, 3));
+}
+
+TEST(GatherItemsTest, OfAnySizeWhereAllAreThere) {
+  for (const std::int64_t bytes : {1, 2, 4, 8, 12}) {
+    expect_items_gathered<std::int32_t>(bytes);
+    expect_items_gathered<std::int64_t>(bytes);
+  }
 }
 
 TEST(IndexedPartsTest, EveryElementIsWrittenByOnePart) {

@@ -7,7 +7,10 @@
 #include "loom/kernels/index/lines.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <type_traits>
 
 namespace loom::kernels::index {
 
@@ -51,6 +54,37 @@ bool gather_range(T* to, const T* from, const std::int64_t* index, const Lines& 
     at = 0;
   }
   return checked.all_there();
+}
+
+/// Items [begin, end) of the result, counted through all of `outer`, which are lines.inner bytes
+/// each: all lines have the same index. False at the first one that is not there.
+template <class Index>
+[[nodiscard]] bool gather_items(std::byte* to, const std::byte* from, const Index* index,
+                                const Lines& lines, std::int64_t begin, std::int64_t end) {
+  // A constant or not: for common sizes the copy is a load and a store.
+  const auto copy = [&](auto bytes) {
+    std::int64_t outer = begin / lines.count, i = begin % lines.count;
+    for (std::int64_t item = begin; item < end; ++item) {
+      const auto place = static_cast<std::int64_t>(index[i]);
+      if (place < 0 || place >= lines.items) return false;
+      std::memcpy(to + item * bytes, from + (outer * lines.items + place) * bytes,
+                  static_cast<std::size_t>(bytes));
+      if (++i < lines.count) continue;
+      i = 0;
+      ++outer;
+    }
+    return true;
+  };
+  switch (lines.inner) {
+    case 2:
+      return copy(std::integral_constant<std::int64_t, 2>{});
+    case 4:
+      return copy(std::integral_constant<std::int64_t, 4>{});
+    case 8:
+      return copy(std::integral_constant<std::int64_t, 8>{});
+    default:
+      return copy(lines.inner);
+  }
 }
 
 /// Calls write(element, source) for every place of the index in a part.

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Selection by index and embeddings. An index out of range is found by the kernel,
 // so it is reported at the next synchronisation.
+#include "loom/kernels/index/elements.h"
 #include "loom/ops/fallback/fallback.h"
+#include "loom/ops/launch/elements.h"
 #include "loom/ops/launch/empty.h"
 #include "loom/ops/launch/launch.h"
 #include "loom/ops/launch/number_check.h"
@@ -20,10 +22,11 @@
 #include <torch/library.h>
 
 #include <algorithm>
-#include <cstring>
 
 namespace loom::ops {
 namespace {
+
+using kernels::index::Lines;
 
 constexpr std::int8_t kWhole = SlicePlan::kWhole;
 
@@ -44,56 +47,21 @@ at::DimVector selected_sizes(const at::Tensor& self, std::int64_t dim, const at:
   return sizes;
 }
 
-/// Elements of a dense tensor along a dimension: `outer` times, `items` of so many bytes together.
-struct Selection {
-  std::int64_t outer, items, count;
-  std::size_t bytes;
-};
-
-template <class Index>
-void select_items(const at::Tensor& to, const at::Tensor& from, const Index* which,
-                  const Selection& selection, std::int64_t begin, std::int64_t end) {
-  auto* out_data = static_cast<std::byte*>(to.mutable_data_ptr()) +
-                   static_cast<std::size_t>(begin) * selection.bytes;
-  const auto* in = static_cast<const std::byte*>(from.const_data_ptr());
-  const auto copy = [&](auto bytes) {
-    std::int64_t outer = begin / selection.count, i = begin % selection.count;
-    for (std::int64_t item = begin; item < end; ++item, out_data += bytes) {
-      const auto index = static_cast<std::int64_t>(which[i]);
-      TORCH_CHECK_INDEX(index >= 0 && index < selection.items, "index out of range in self");
-      std::memcpy(out_data, in + static_cast<std::size_t>(outer * selection.items + index) * bytes,
-                  bytes);
-      if (++i < selection.count) continue;
-      i = 0;
-      ++outer;
-    }
-  };
-  switch (selection.bytes) {
-    case 2:
-      return copy(std::integral_constant<std::size_t, 2>{});
-    case 4:
-      return copy(std::integral_constant<std::size_t, 4>{});
-    case 8:
-      return copy(std::integral_constant<std::size_t, 8>{});
-    default:
-      return copy(selection.bytes);
-  }
-}
-
-// Runs on the worker.
+// Items of a dense tensor, of lines.inner bytes each. Runs on the worker.
 void select_dense(Grid& grid, const TensorRef& output, const TensorRef& self,
-                  const TensorRef& index, Selection selection) {
-  const at::Tensor to = output.alias(), from = self.alias(), which = index.alias();
-  const std::int64_t total = selection.outer * selection.count;
+                  const TensorRef& index, const Lines& lines) {
+  const std::int64_t total = lines.outer * lines.count;
   const std::int64_t block =
-      block_length(total, 4 + static_cast<double>(selection.bytes) / sizeof(float));
+      block_length(total, 4 + static_cast<double>(lines.inner) / sizeof(float));
   grid.run_by_any(ceil_div(total, block), [&](std::int64_t i) {
     const std::int64_t begin = i * block, end = std::min(total, begin + block);
-    if (which.scalar_type() == c10::kLong) {
-      select_items(to, from, which.const_data_ptr<std::int64_t>(), selection, begin, end);
-    } else {
-      select_items(to, from, which.const_data_ptr<std::int32_t>(), selection, begin, end);
-    }
+    const auto gather = [&](const auto* which) {
+      return kernels::index::gather_items(output.data(), self.data(), which, lines, begin, end);
+    };
+    const bool all_there = index.dtype() == c10::kLong
+                               ? gather(elements<const std::int64_t>(index))
+                               : gather(elements<const std::int32_t>(index));
+    TORCH_CHECK_INDEX(all_there, "index out of range in self");
   });
 }
 
@@ -103,10 +71,12 @@ void launch_index_select(const char* name, const at::Tensor& output, const at::T
   if (self.dim() > 0 && self.is_contiguous() && output.is_contiguous() && index.is_contiguous() &&
       output.numel() > 0 && self.numel() > 0 && !self.is_neg() && !self.is_conj()) {
     const auto sizes = self.sizes();
-    const Selection selection{
-        c10::multiply_integers(sizes.slice(0, dim)), sizes[dim], index.numel(),
-        static_cast<std::size_t>(c10::multiply_integers(sizes.slice(dim + 1))) * self.itemsize()};
-    return launch(name, Custom{}, select_dense, out(output), self, index, selection);
+    const Lines lines{.outer = c10::multiply_integers(sizes.slice(0, dim)),
+                      .items = sizes[dim],
+                      .inner = c10::multiply_integers(sizes.slice(dim + 1)) *
+                               static_cast<std::int64_t>(self.itemsize()),
+                      .count = index.numel()};
+    return launch(name, Custom{}, select_dense, out(output), self, index, lines);
   }
   const auto kernel = [](at::Tensor to, const at::Tensor& from, const at::Tensor& which,
                          std::int64_t along) {
