@@ -5,6 +5,7 @@ from itertools import islice
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch._subclasses.fake_utils import CrossRefFakeMode
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_leaves
@@ -81,3 +82,20 @@ def test_what_is_promised_is_given(op):
     for sample in islice(op.sample_inputs("loom", dtype, requires_grad=requires_grad), SAMPLES):
         for case in layouts(sample):
             call(op, case)
+
+
+@pytest.mark.parametrize("parameters", [None, torch.bfloat16, torch.float32])
+def test_what_a_layer_norm_saves_has_the_dtype_it_has_on_cpu(parameters):
+    def function(x, *parameters):
+        return torch.native_layer_norm(x, [8], *(parameters or (None, None)), 1e-5)
+
+    def dtypes(function, device):
+        both = [torch.ones(8, dtype=parameters, device=device)] * (2 if parameters else 0)
+        x = torch.arange(24.0, device=device).view(3, 8).bfloat16()
+        return [result.dtype for result in function(x, *both)]
+
+    wanted = dtypes(function, "cpu")
+    assert dtypes(function, "loom") == wanted
+    assert dtypes(torch.compile(function, fullgraph=True), "loom") == wanted
+    with FakeTensorMode():
+        assert dtypes(function, "loom") == wanted

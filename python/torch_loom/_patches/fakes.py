@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Fake tensors of loom: they promise what loom's operators give, which is what the cpu's give."""
 
+import functools
 from typing import Any
 
 import torch
-from torch import _meta_registrations
+from torch import _meta_registrations, _refs
 from torch._decomp import decompositions
 from torch._subclasses import fake_impls
 from torch.utils import _pytree as pytree
@@ -14,6 +15,7 @@ def apply() -> None:
     """Let fake tensors of loom have the shapes and strides that operators of loom give."""
     _hint_at_the_cpu()
     _normalize_as_the_cpu()
+    _normalize_layers_as_the_cpu()
     # Fake tensors ask PyTorch which of its algorithms a convolution would take, and for devices
     # that it does not know it names one whose results are contiguous. Loom's are laid out as the
     # cpu's.
@@ -52,6 +54,23 @@ def _normalize_as_the_cpu() -> None:
         return output, *saved, new_mean, new_var
 
     decompositions.native_batch_norm_helper = native_batch_norm_helper  # type: ignore[assignment]
+
+
+def _normalize_layers_as_the_cpu() -> None:
+    # What a layer norm saves: in the input's dtype, or in that of parameters of a wider one.
+    known = _refs.native_layer_norm
+
+    @functools.wraps(known)
+    def native_layer_norm(
+        input: torch.Tensor, shape: Any, weight: Any, bias: Any, *rest: Any, **named: Any
+    ) -> Any:
+        output, *saved = known(input, shape, weight, bias, *rest, **named)
+        wider = any(p is not None and p.dtype != input.dtype for p in (weight, bias))
+        if input.device.type == "loom" and not wider:
+            saved = [s.to(input.dtype) for s in saved]
+        return output, *saved
+
+    _refs.native_layer_norm = native_layer_norm  # type: ignore[assignment]
 
 
 def _as_on_cpu(known: Any) -> Any:

@@ -76,6 +76,8 @@ _AVERAGES = (_aten.avg_pool2d_backward, _aten.avg_pool3d_backward)
 def keep(decomposition: ModuleType) -> None:
     """Patch ``torch._inductor.decomposition``, the table by which AOTAutograd traces."""
     table = decomposition.decompositions
+    # It may have been imported before loom changed this one.
+    decomposition.decomp_native_layer_norm = torch._refs.native_layer_norm  # type: ignore[attr-defined]
     for packet in _KEPT:
         for name in ("default", "vec"):
             overload = getattr(packet, name, None)
