@@ -15,7 +15,15 @@ endif()
 if(NOT CMAKE_CXX_COMPILER_LAUNCHER)
   find_program(LOOM_CCACHE ccache)
   if(LOOM_CCACHE)
-    set(CMAKE_CXX_COMPILER_LAUNCHER ${LOOM_CCACHE})
+    # It is told to trust what precompiled headers were made of; it looks at these files all the same.
+    set(
+      CMAKE_CXX_COMPILER_LAUNCHER
+      ${CMAKE_COMMAND}
+      -E
+      env
+      CCACHE_SLOPPINESS=pch_defines,time_macros
+      ${LOOM_CCACHE}
+    )
   endif()
 endif()
 

@@ -2,6 +2,7 @@
 #include "loom/ops/meta/rule.h"
 
 #include <ATen/ExpandUtils.h>
+#include <c10/util/strides.h>
 
 #include <algorithm>
 #include <array>
@@ -9,16 +10,6 @@
 
 namespace loom::ops {
 namespace {
-
-at::DimVector contiguous_strides(c10::IntArrayRef sizes) {
-  at::DimVector strides(sizes.begin(), sizes.end());
-  std::int64_t stride = 1;
-  for (std::size_t i = sizes.size(); i-- > 0;) {
-    strides[i] = stride;
-    stride *= std::max<std::int64_t>(sizes[i], 1);
-  }
-  return strides;
-}
 
 struct Entry {
   std::string_view name, overload;
@@ -132,13 +123,13 @@ constexpr std::array kRules = {
 }  // namespace
 
 Geometry::Geometry(c10::ScalarType dtype, c10::IntArrayRef sizes)
-    : dtype(dtype), sizes(sizes.begin(), sizes.end()), strides(contiguous_strides(sizes)) {}
+    : dtype(dtype), sizes(sizes.begin(), sizes.end()), strides(c10::contiguous_strides(sizes)) {}
 
 Geometry Geometry::column_major(c10::ScalarType dtype, c10::IntArrayRef sizes) {
   Geometry result(dtype, sizes);
   const std::size_t rows = sizes.size() - 2, columns = sizes.size() - 1;
   std::swap(result.sizes[rows], result.sizes[columns]);
-  result.strides = contiguous_strides(result.sizes);
+  result.strides = c10::contiguous_strides(result.sizes);
   std::swap(result.sizes[rows], result.sizes[columns]);
   std::swap(result.strides[rows], result.strides[columns]);
   return result;
@@ -167,7 +158,7 @@ std::optional<std::int64_t> wrapped_dim(std::int64_t dim, std::int64_t dims) {
 }
 
 bool is_canonical(const at::Tensor& tensor) {
-  return tensor.strides() == c10::IntArrayRef(contiguous_strides(tensor.sizes()));
+  return tensor.strides() == c10::IntArrayRef(c10::contiguous_strides(tensor.sizes()));
 }
 
 std::optional<Geometry> pointwise(std::initializer_list<at::Tensor> operands) {
