@@ -3,6 +3,7 @@
 
 #include "loom/base/ceil_div.h"
 #include "loom/device/scratch.h"
+#include "loom/kernels/pool_resample/plane_groups.h"
 #include "loom/ops/launch/launch.h"
 
 #include <algorithm>
@@ -154,6 +155,27 @@ void for_rows(Grid& grid, std::int64_t samples, std::int64_t rows, double cost,
   });
 }
 
+/// Calls body(windows of turned planes, the first of them, room) for groups of `planes` planes;
+/// false, and nothing is called, where rows by themselves are better. A plane's cost is given.
+template <class T, class Body>
+bool for_plane_groups(Grid& grid, std::int64_t planes, double cost, const Windows& windows,
+                      Body body) {
+  const std::int64_t each = kernels::pool_resample::planes_at_a_time(windows, planes, sizeof(T));
+  if (each == 0) return false;
+  const Windows group = kernels::pool_resample::of_turned(windows, each);
+  const Windows rest = kernels::pool_resample::of_turned(windows, planes % each);
+  const std::int64_t groups = ceil_div(planes, each);
+  const std::int64_t block = block_length(groups, cost * static_cast<double>(each));
+  const std::int64_t bytes = kernels::pool_resample::bytes_of_room(group, sizeof(T));
+  grid.run_by_any(ceil_div(groups, block), [&](std::int64_t index) {
+    auto* const room = kRoom.get<std::byte>(bytes);
+    for (std::int64_t i = index * block; i < std::min(groups, (index + 1) * block); ++i) {
+      body((i + 1) * each > planes ? rest : group, i * each, room);
+    }
+  });
+  return true;
+}
+
 /// How many parts channels beside each other are cut into, if there are few rows.
 std::int64_t channel_parts(const Windows& windows, std::int64_t rows, double cost) {
   if (rows >= kEnoughRows) return 1;
@@ -171,6 +193,13 @@ void average_kernel(Grid& grid, const TensorRef& result, const TensorRef& input,
   with_element(input.dtype(), [&]<class T>() {
     const auto* const from = reinterpret_cast<const T*>(input.data());
     auto* const to = reinterpret_cast<T*>(result.data());
+    if (for_plane_groups<T>(grid, samples, cost * static_cast<double>(rows), w,
+                            [&](const Windows& turned, std::int64_t first, std::byte* room) {
+                              average_planes(turned, from + first * w.input_rows() * w.input_row(),
+                                             room, to + first * sample);
+                            })) {
+      return;
+    }
     for_rows<T>(grid, samples, rows * parts, cost / static_cast<double>(parts), w,
                 [&](std::int64_t index, std::int64_t part, WideOf<T>* room) {
                   const std::int64_t row = part / parts, first = part % parts * length;
@@ -185,11 +214,19 @@ void average_kernel(Grid& grid, const TensorRef& result, const TensorRef& input,
 void average_gradient_kernel(Grid& grid, const TensorRef& result, const TensorRef& grad,
                              const std::shared_ptr<const Windows>& shared, double cost) {
   const Windows& w = *shared;
-  const std::int64_t sample = w.input_rows() * w.input_row();
+  const std::int64_t sample = w.input_rows() * w.input_row(), samples = result.numel() / sample;
   with_element(grad.dtype(), [&]<class T>() {
     const auto* const from = reinterpret_cast<const T*>(grad.data());
     auto* const to = reinterpret_cast<T*>(result.data());
-    for_rows<T>(grid, result.numel() / sample, w.input_rows(), cost, w,
+    if (for_plane_groups<T>(grid, samples, cost * static_cast<double>(w.input_rows()), w,
+                            [&](const Windows& turned, std::int64_t first, std::byte* room) {
+                              average_gradient_planes(
+                                  turned, from + first * w.result_rows() * w.result_row(), room,
+                                  to + first * sample);
+                            })) {
+      return;
+    }
+    for_rows<T>(grid, samples, w.input_rows(), cost, w,
                 [&](std::int64_t index, std::int64_t row, WideOf<T>* room) {
                   average_gradient_row(w, row, from + index * w.result_rows() * w.result_row(),
                                        room, to + index * sample + row * w.input_row());
@@ -201,13 +238,21 @@ void largest_kernel(Grid& grid, const TensorRef& result, const TensorRef& indice
                     const TensorRef& input, const std::shared_ptr<const Windows>& shared,
                     double cost) {
   const Windows& w = *shared;
-  const std::int64_t sample = w.result_rows() * w.result_row();
+  const std::int64_t sample = w.result_rows() * w.result_row(), samples = result.numel() / sample;
   with_element(input.dtype(), [&]<class T>() {
     const auto* const from = reinterpret_cast<const T*>(input.data());
     auto* const to = reinterpret_cast<T*>(result.data());
     auto* const places =
         indices.defined() ? reinterpret_cast<std::int64_t*>(indices.data()) : nullptr;
-    for_rows<T>(grid, result.numel() / sample, w.result_rows(), cost, w,
+    if (for_plane_groups<T>(grid, samples, cost * static_cast<double>(w.result_rows()), w,
+                            [&](const Windows& turned, std::int64_t first, std::byte* room) {
+                              largest_planes(turned, from + first * w.input_rows() * w.input_row(),
+                                             room, to + first * sample,
+                                             places == nullptr ? nullptr : places + first * sample);
+                            })) {
+      return;
+    }
+    for_rows<T>(grid, samples, w.result_rows(), cost, w,
                 [&](std::int64_t index, std::int64_t row, WideOf<T>* room) {
                   const std::int64_t at = index * sample + row * w.result_row();
                   largest_row(w, row, from + index * w.input_rows() * w.input_row(), room, to + at,
