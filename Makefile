@@ -24,7 +24,7 @@ help:
 	@echo "make demo        train two models on cpu and on loom, and compare"
 	@echo "make test        build, run the C++ tests and the quick Python tests (ten minutes)"
 	@echo "make test-all    the tests that make test leaves out (an hour)"
-	@echo "make test-systems  every PyTorch system on loom, and ranks, the slow tests too (many packages)"
+	@echo "make test-systems  every PyTorch system on loom, the slow tests too; writes docs/systems.md"
 	@echo "make conformance PyTorch's own operator databases, loom against cpu, all of them"
 	@echo "make install     build the wheel and install it into $(VENV)"
 	@echo "make lint        formatters, linters, type checks; make format mends what it can"
@@ -42,16 +42,15 @@ test: define := --config-settings=cmake.define.LOOM_BUILD_TESTS=ON
 test: $(DONE)/gtest install
 	ctest --test-dir $(BUILD) --output-on-failure --parallel $(JOBS) $(if $(ARGS),$(ARGS),-LE rest)
 
-# Slow systems need many packages: they are installed last.
+# Slow systems need many packages.
 test-all: define := --config-settings=cmake.define.LOOM_BUILD_TESTS=ON
+test-all: extras := ,systems,examples
 test-all: $(DONE)/gtest install
-	ctest --test-dir $(BUILD) --output-on-failure --parallel $(JOBS) -L rest
-	$(MAKE) test-systems ARGS=--check
+	ctest --test-dir $(BUILD) --output-on-failure --parallel $(JOBS) -L rest $(ARGS)
 
 test-systems: extras := ,systems,examples
 test-systems: install
 	$(PY) tests_py/systems/page.py $(ARGS)
-	$(PY) -m pytest -q -p no:cacheprovider -m slow tests_py/distributed
 
 conformance: install
 	$(PY) tests_py/conformance/run.py --write --workers $(JOBS) $(ARGS)

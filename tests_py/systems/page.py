@@ -11,6 +11,7 @@ import argparse
 import ast
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -47,6 +48,7 @@ class System:
 
     path: Path
     passed: int = 0
+    deselected: int = 0
     failed: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     limits: list[str] = field(default_factory=list)
@@ -64,7 +66,7 @@ class System:
     def state(self) -> str:
         if self.failed:
             return "fails"
-        if not self.passed:  # its packages are missing
+        if not self.passed and not self.deselected:  # its packages are missing
             return "not run"
         return "works, with limits" if self.limits else "works"
 
@@ -78,12 +80,17 @@ class Results:
     def of(self, nodeid: str) -> System:
         return self.systems[FOLDER / Path(nodeid.partition("::")[0]).name]
 
+    @pytest.hookimpl(tryfirst=True)  # before some are deselected
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         for item in items:
             for marker in item.iter_markers("limit"):
                 limits = self.of(item.nodeid).limits
                 if marker.args[0] not in limits:
                     limits.append(marker.args[0])
+
+    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
+        for item in items:
+            self.of(item.nodeid).deselected += 1
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.nodeid.endswith(".py"):
