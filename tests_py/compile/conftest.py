@@ -33,7 +33,7 @@ def compiled_nests(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """All nests are C++, those too that would be programs."""
     from torch_loom.inductor import programs
 
-    monkeypatch.setattr(programs, "program_of", lambda nodes: None)
+    monkeypatch.setattr(programs, "nest_of", lambda nodes: None)
     with (
         torch._inductor.config.patch(fx_graph_cache=False),
         torch._functorch.config.patch(enable_autograd_cache=False),

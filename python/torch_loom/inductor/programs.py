@@ -24,7 +24,7 @@ from .arguments import LoomKernelArgs
 from .host_operands import goes_by_value
 from .program_steps import NotAProgramError, Operand, Steps, Value
 
-__all__ = ["Nest", "loom_empty", "loom_program", "program_of", "write"]
+__all__ = ["Nest", "call_argument", "loom_empty", "loom_program", "nest_of", "write"]
 
 loom_program: Callable[..., Any] = _C._CompiledProgram
 """What generated code makes a program with."""
@@ -46,6 +46,15 @@ class Nest:
     steps: list[tuple[Any, ...]]
     stored: dict[str, tuple[Operand, Value]]
     buffers: list[str] = field(default_factory=list)
+
+    def is_program(self) -> bool:
+        """Whether it is machine code here, which reads operands where they lie."""
+        try:
+            operands, steps = self.describe()
+        except NotAProgramError:
+            return False
+        program = loom_program("", self.reduced_dims, operands, [_evaluated(s) for s in steps])
+        return bool(program.runs_as_machine_code())
 
     def loads(self) -> list[Operand]:
         return [step[1] for step in self.steps if step[0] == "load"]
@@ -90,7 +99,7 @@ class Nest:
         return order
 
     def _add(self, operands: list[Any], operand: Operand) -> int:
-        name = _call_argument(operand.name)
+        name = call_argument(operand.name)
         if name not in self.buffers:
             self.buffers.append(name)
         one = all(size == 1 for size in operand.sizes)
@@ -107,7 +116,7 @@ class _ProgramKernel(Kernel[Any]):
     overrides = CppOverrides
 
 
-def _call_argument(name: str) -> str:
+def call_argument(name: str) -> str:
     """The buffer's name where the program is called."""
     if V.graph.scheduler:
         name = V.graph.scheduler.mutation_real_name.get(name, name)
@@ -115,15 +124,12 @@ def _call_argument(name: str) -> str:
     return shared.other_names[-1] if isinstance(shared, InplacedBuffer) else name
 
 
-def program_of(nodes: Sequence[Any]) -> Nest | None:
-    """The nest of these nodes as a program, if it can be one and is machine code."""
+def nest_of(nodes: Sequence[Any]) -> Nest | None:
+    """The nest of these nodes, if its loops and steps are those of programs."""
     try:
-        nest = _follow(nodes)
-        operands, steps = nest.describe()
+        return _follow(nodes)
     except NotAProgramError:
         return None
-    program = loom_program("", nest.reduced_dims, operands, [_evaluated(s) for s in steps])
-    return nest if program.runs_as_machine_code() else None
 
 
 def _follow(nodes: Sequence[Any]) -> Nest:

@@ -7,7 +7,7 @@ from torch._inductor.codegen.cpp import CppScheduling
 from torch._inductor.utils import Placeholder
 from torch._inductor.virtualized import V
 
-from . import programs
+from . import copies, programs
 from .kernel_group import LoomKernelGroup
 from .kernel_proxy import LoomKernelProxy, scatters
 
@@ -30,12 +30,18 @@ class LoomScheduling(CppScheduling):
         )
 
     def codegen_node(self, node: Any) -> None:
-        """Write a nest: as a program, or in C++ as part of the group at hand."""
-        nest = None if V.graph.cpp_wrapper else programs.program_of(node.get_nodes())
-        if nest is None:
+        """Write a nest: as a program, a copy, or in C++ as part of the group at hand."""
+        nest = None if V.graph.cpp_wrapper else programs.nest_of(node.get_nodes())
+        if nest is not None and nest.is_program():
+            self.flush()
+            self._write_program(nest)
+        elif nest is not None and copies.is_copy(nest):
+            self.flush()
+            copies.write(nest)
+        else:
             super().codegen_node(node)
-            return
-        self.flush()
+
+    def _write_program(self, nest: programs.Nest) -> None:
         source, description = programs.write(nest)
         name = self._define_program(source, description)
         self.codegen_comment(nest.nodes, name)
