@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <utility>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -162,6 +163,57 @@ template <class Element>
 [[gnu::always_inline]] inline void store_part(float* to, Floats value, std::int64_t count) {
   _mm256_maskstore_ps(to, first_lanes(count), bits_of<__m256>(value));
 }
+// No masks for 16 bits: two loads that meet in the middle, and two stores.
+[[gnu::always_inline]] inline std::uint64_t four_halves(const void* from, std::int64_t count) {
+  const auto* const bytes = static_cast<const char*>(from);
+  std::uint64_t all = 0;
+  if (count >= 4) {
+    std::memcpy(&all, bytes, 8);
+    return all;
+  }
+  std::uint16_t last = 0;
+  std::memcpy(&last, bytes + 2 * (count - 1), 2);
+  if (count == 1) return last;
+  std::uint32_t two = 0;
+  std::memcpy(&two, bytes, 4);
+  return two | std::uint64_t{last} << (16 * (count - 1));
+}
+[[gnu::always_inline]] inline Halves some_halves(const void* from, std::int64_t count) {
+  if (count == 0) return Halves{};
+  const std::uint64_t low = four_halves(from, count);
+  std::uint64_t high = 0;
+  if (count > 4) {
+    std::memcpy(&high, static_cast<const char*>(from) + 2 * (count - 4), 8);
+    high >>= 16 * (8 - count);
+  }
+  return bits_of<Halves>(_mm_set_epi64x(static_cast<long long>(high), static_cast<long long>(low)));
+}
+[[gnu::always_inline]] inline void put_halves(void* to, Halves halves, std::int64_t count) {
+  auto* const bytes = static_cast<char*>(to);
+  const __m128i vector = bits_of<__m128i>(halves);
+  const auto low = static_cast<std::uint64_t>(_mm_cvtsi128_si64(vector));
+  const auto high = static_cast<std::uint64_t>(_mm_extract_epi64(vector, 1));
+  if (count >= 4) {
+    std::memcpy(bytes, &low, 8);
+    if (count == 4) return;
+    const std::uint64_t end = low >> (16 * (count - 4)) | high << (16 * (8 - count));
+    std::memcpy(bytes + 2 * (count - 4), &end, 8);
+    return;
+  }
+  if (count == 0) return;
+  const auto last = static_cast<std::uint16_t>(low >> (16 * (count - 1)));
+  if (count > 1) std::memcpy(bytes, &low, 4);
+  std::memcpy(bytes + 2 * (count - 1), &last, 2);
+}
+[[gnu::always_inline]] inline Floats load_part(const BFloat16* from, std::int64_t count,
+                                               float rest) {
+  const Floats value = widened(some_halves(from, count));
+  return bits_of<Floats>(_mm256_blendv_ps(_mm256_set1_ps(rest), bits_of<__m256>(value),
+                                          _mm256_castsi256_ps(first_lanes(count))));
+}
+[[gnu::always_inline]] inline void store_part(BFloat16* to, Floats value, std::int64_t count) {
+  put_halves(to, narrowed(value), count);
+}
 #endif
 
 /// `b` where one is not a number.
@@ -170,22 +222,31 @@ template <class Element>
 /// `b` where one is not a number.
 [[gnu::always_inline]] inline Floats smaller(Floats a, Floats b) { return a < b ? a : b; }
 
-[[gnu::always_inline]] inline float sum_of(Floats value) {
-  float lanes[kLanes];
-  store(lanes, value);
-  for (int half = kLanes / 2; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i) lanes[i] += lanes[i + half];
+/// The lower and the upper half, combined.
+template <class Vector, class Combine, int... i>
+[[gnu::always_inline]] inline auto halves_combined(Vector value, Combine combine,
+                                                   std::integer_sequence<int, i...>) {
+  constexpr int kHalf = sizeof...(i);
+  return combine(__builtin_shufflevector(value, value, i...),
+                 __builtin_shufflevector(value, value, (i + kHalf)...));
+}
+/// All lanes, each half with the other. In registers: by way of memory a row of one vector waits.
+template <class Vector, class Combine>
+[[gnu::always_inline]] inline float folded(Vector value, Combine combine) {
+  constexpr int kCount = sizeof(Vector) / sizeof(float);
+  if constexpr (kCount == 4) {
+    return combine(combine(value[0], value[2]), combine(value[1], value[3]));
+  } else {
+    return folded(halves_combined(value, combine, std::make_integer_sequence<int, kCount / 2>{}),
+                  combine);
   }
-  return lanes[0];
+}
+
+[[gnu::always_inline]] inline float sum_of(Floats value) {
+  return folded(value, [](auto a, auto b) __attribute__((always_inline)) { return a + b; });
 }
 [[gnu::always_inline]] inline float largest_of(Floats value) {
-  float lanes[kLanes];
-  store(lanes, value);
-  for (int half = kLanes / 2; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i)
-      lanes[i] = lanes[i] > lanes[i + half] ? lanes[i] : lanes[i + half];
-  }
-  return lanes[0];
+  return folded(value, [](auto a, auto b) __attribute__((always_inline)) { return a > b ? a : b; });
 }
 
 }  // namespace loom::simd::LOOM_SIMD
