@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "support/elements.h"
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
@@ -34,6 +35,30 @@ struct ClassLossesTest : ::testing::Test {
     return made;
   }
 };
+
+TEST_F(ClassLossesTest, LossesFollowFromMaximaAndSums) {
+  std::vector<float> losses(kRows, 9), maxima(kRows), sums(kRows);
+  for (std::size_t row = 0; row < kRows; ++row) {
+    const float* const begin = logits.data() + row * kClasses;
+    maxima[row] = *std::max_element(begin, begin + kClasses);
+    for (std::int64_t c = 0; c < kClasses; ++c) sums[row] += std::exp(begin[c] - maxima[row]);
+  }
+  row_losses<float>(classes, 0, kRows, logits.data(), maxima.data(), sums.data(), losses.data());
+  for (std::size_t row = 0; row < kRows; ++row) {
+    const bool counts = of_rows[row] != kIgnored;
+    const std::size_t at = row * kClasses + static_cast<std::size_t>(counts ? of_rows[row] : 0);
+    EXPECT_NEAR(losses[row], counts ? -std::log(exact[at]) : 0, 1e-5) << row;
+  }
+}
+
+TEST_F(ClassLossesTest, RowsAreScaledEach) {
+  const std::vector<float> scales{2, 3};
+  std::vector<float> gradient(2 * kClasses);
+  scale_rows(classes, 1, 3, softmax.data() + kClasses, scales.data(), gradient.data());
+  for (std::size_t i = 0; i < gradient.size(); ++i) {
+    EXPECT_EQ(gradient[i], softmax[kClasses + i] * scales[i / kClasses]) << i;
+  }
+}
 
 TEST_F(ClassLossesTest, LossesAreNegativeLogarithmsOfTheProbabilities) {
   std::vector<float> losses(kRows, 9);

@@ -2,6 +2,8 @@
 // Softmax of rows against the formulas in double precision.
 #include "loom/kernels/norm/softmax.h"
 
+#include "loom/kernels/norm/short_rows.h"
+
 #include <gtest/gtest.h>
 
 #include "support/elements.h"
@@ -81,6 +83,40 @@ class SoftmaxTest : public testing::SimdTest {
     }
   }
 
+  /// Element c of row r of rows that are turned.
+  static std::size_t turned_at(std::int64_t r, std::int64_t c) {
+    return static_cast<std::size_t>(c * kTurnedRows + r);
+  }
+
+  template <class T>
+  void expect_turned() {
+    for (const std::int64_t columns : {1, 2, 7, 24}) {
+      auto weights = elements<T>(columns * kTurnedRows, 6, kSize);
+      auto logarithms = weights;
+      const auto values = weights;
+      std::vector<float> scratch(static_cast<std::size_t>(columns * kTurnedRows));
+      std::vector<float> maxima(kTurnedRows), sums(kTurnedRows);
+      softmax_turned<T>.of(GetParam())(weights.data(), scratch.data(), columns, maxima.data(),
+                                       sums.data());
+      log_softmax_turned<T>.of(GetParam())(logarithms.data(), columns);
+      for (std::int64_t r = 0; r < kTurnedRows; ++r) {
+        std::vector<T> row;
+        for (std::int64_t c = 0; c < columns; ++c) row.push_back(values[turned_at(r, c)]);
+        const Reference reference(row);
+        EXPECT_EQ(maxima[static_cast<std::size_t>(r)], reference.maximum);
+        EXPECT_LE(ulps(sums[static_cast<std::size_t>(r)], reference.sum), kWeightUlps);
+        for (std::int64_t c = 0; c < columns; ++c) {
+          const double difference = reference.difference(values[turned_at(r, c)]);
+          EXPECT_LE(ulps(weights[turned_at(r, c)], std::exp(difference) / reference.sum),
+                    kRounding<T>);
+          const double logarithm = difference - std::log(reference.sum);
+          EXPECT_NEAR(exact(logarithms[turned_at(r, c)]), logarithm,
+                      kSumError + rounding_of<T>(logarithm));
+        }
+      }
+    }
+  }
+
   template <class T>
   void expect_gradients() {
     for (const std::int64_t columns : testing::kRowLengths) {
@@ -114,6 +150,8 @@ LOOM_TEST_SIMD_LEVELS(SoftmaxTest);
 
 TEST_P(SoftmaxTest, OfFloats) { expect_softmax<float>(); }
 TEST_P(SoftmaxTest, OfBFloat16) { expect_softmax<BFloat16>(); }
+TEST_P(SoftmaxTest, OfTurnedFloats) { expect_turned<float>(); }
+TEST_P(SoftmaxTest, OfTurnedBFloat16) { expect_turned<BFloat16>(); }
 TEST_P(SoftmaxTest, GradientsOfFloats) { expect_gradients<float>(); }
 TEST_P(SoftmaxTest, GradientsOfBFloat16) { expect_gradients<BFloat16>(); }
 
@@ -141,6 +179,46 @@ TEST_P(SoftmaxTest, ResultsMayTakeTheRowsPlace) {
   std::vector<float> scratch(row.size() + 32);
   softmax_row<BFloat16>.of(GetParam())(row.data(), row.data(), scratch.data(), length(row));
   for (std::size_t i = 0; i < row.size(); ++i) EXPECT_EQ(row[i].bits, apart[i].bits);
+}
+
+struct ShortRowsTest : ::testing::Test {
+  static constexpr std::int64_t kColumns = 5;
+
+  static void expect_rows(std::int64_t rows) {
+    const auto values = elements<float>(rows * kColumns, 7, kSize);
+    std::vector<float> weights(values.size()), logarithms(values.size());
+    std::vector<float> room(short_rows_room(kColumns)), scratch(64);
+    softmax_short_rows(weights.data(), values.data(), rows, kColumns, false, room.data());
+    softmax_short_rows(logarithms.data(), values.data(), rows, kColumns, true, room.data());
+    for (std::int64_t at = 0; at < rows * kColumns; at += kColumns) {
+      float row[kColumns], logarithm[kColumns];
+      softmax_row<float>(row, values.data() + at, scratch.data(), kColumns);
+      log_softmax_row<float>(logarithm, values.data() + at, scratch.data(), kColumns);
+      for (std::int64_t c = 0; c < kColumns; ++c) {
+        const auto i = static_cast<std::size_t>(at + c);
+        EXPECT_LE(ulps(weights[i], row[c]), kWeightUlps) << rows;
+        EXPECT_NEAR(logarithms[i], logarithm[c], kSumError) << rows;
+      }
+    }
+  }
+};
+
+TEST_F(ShortRowsTest, AreAsThoseByThemselves) {
+  for (const std::int64_t rows : {1, 63, 64, 65, 200}) expect_rows(rows);
+}
+
+TEST_F(ShortRowsTest, ResultsMayTakeTheRowsPlaceOrBeLeftOut) {
+  constexpr std::int64_t kRows = 70;
+  auto values = elements<float>(kRows * kColumns, 8, kSize);
+  std::vector<float> apart(values.size()), room(short_rows_room(kColumns));
+  std::vector<float> maxima(kRows), sums(kRows), other_sums(kRows);
+  softmax_short_rows(apart.data(), values.data(), kRows, kColumns, maxima.data(), sums.data(),
+                     room.data());
+  softmax_short_rows(nullptr, values.data(), kRows, kColumns, maxima.data(), other_sums.data(),
+                     room.data());
+  EXPECT_EQ(sums, other_sums);
+  softmax_short_rows(values.data(), values.data(), kRows, kColumns, false, room.data());
+  EXPECT_EQ(values, apart);
 }
 
 }  // namespace

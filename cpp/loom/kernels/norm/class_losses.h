@@ -46,6 +46,17 @@ void row_losses(const RowClasses& classes, std::int64_t begin, std::int64_t end,
   }
 }
 
+/// The same from each row's largest logit and its sum of exp(x - m), which begin with row `begin`,
+/// too.
+template <class T>
+void row_losses(const RowClasses& classes, std::int64_t begin, std::int64_t end, const T* logits,
+                const T* maxima, const T* sums, T* losses) noexcept {
+  for (std::int64_t row = begin; row < end; ++row, logits += classes.count, ++maxima, ++sums) {
+    losses[row] =
+        !classes.counts(row) ? T{0} : *maxima - logits[classes.of_rows[row]] + std::log(*sums);
+  }
+}
+
 /// What the gradient of each row is multiplied by; `step` is from one incoming gradient to the
 /// next.
 template <class T>
@@ -53,6 +64,17 @@ void row_scales(const RowClasses& classes, std::int64_t begin, std::int64_t end,
                 std::int64_t step, T divisor, T* scales) noexcept {
   for (std::int64_t row = begin; row < end; ++row) {
     scales[row - begin] = classes.counts(row) ? grads[row * step] / divisor : T{0};
+  }
+}
+
+/// gradient = softmax * scale of the row; all begin with row `begin`.
+template <class Result, class T>
+void scale_rows(const RowClasses& classes, std::int64_t begin, std::int64_t end, const T* softmax,
+                const T* scales, Result* gradient) noexcept {
+  for (std::int64_t row = begin; row < end; ++row, ++scales) {
+    for (std::int64_t c = 0; c < classes.count; ++c) {
+      simd::round_to(*gradient++, *softmax++ * *scales);
+    }
   }
 }
 

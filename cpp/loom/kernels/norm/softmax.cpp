@@ -18,6 +18,18 @@ template <class T>
   return largest_of(larger(larger(most[0], most[1]), larger(most[2], most[3])));
 }
 
+template <class T>
+[[gnu::always_inline]] inline Floats turned_maximum(const T* values, std::int64_t columns) {
+  Floats most = all(-__builtin_inff());
+  for (std::int64_t c = 0; c < columns; ++c) most = larger(load(values + c * kTurnedRows), most);
+  return most;
+}
+
+[[gnu::always_inline]] inline Floats logarithms(Floats value) {
+  for (std::int64_t i = 0; i < kLanes; ++i) value[i] = __builtin_logf(value[i]);
+  return value;
+}
+
 }  // namespace
 
 template <class T>
@@ -83,11 +95,49 @@ void log_softmax_gradient_row(T* to, const T* grad, const T* output,
       });
 }
 
-#define LOOM_INSTANTIATE(T)                                                          \
-  template void softmax_row(T*, const T*, float*, std::int64_t) noexcept;            \
-  template void log_softmax_row(T*, const T*, float*, std::int64_t) noexcept;        \
-  template void softmax_gradient_row(T*, const T*, const T*, std::int64_t) noexcept; \
-  template void log_softmax_gradient_row(T*, const T*, const T*, std::int64_t) noexcept;
+template <class T>
+void softmax_turned(T* values, float* scratch, std::int64_t columns, float* maxima,
+                    float* sums) noexcept {
+  for (std::int64_t i = 0; i < kTurnedRows; i += kLanes) {
+    const Floats maximum = turned_maximum(values + i, columns);
+    Floats sum = {};
+    for (std::int64_t c = 0; c < columns; ++c) {
+      const Floats value = exponential(load(values + c * kTurnedRows + i) - maximum);
+      sum += value;
+      store(scratch + c * kLanes, value);
+    }
+    const Floats factor = all(1.0F) / sum;
+    for (std::int64_t c = 0; c < columns; ++c) {
+      store(values + c * kTurnedRows + i, load(scratch + c * kLanes) * factor);
+    }
+    store(maxima + i, maximum);
+    store(sums + i, sum);
+  }
+}
+
+template <class T>
+void log_softmax_turned(T* values, std::int64_t columns) noexcept {
+  for (std::int64_t i = 0; i < kTurnedRows; i += kLanes) {
+    const Floats maximum = turned_maximum(values + i, columns);
+    Floats sum = {};
+    for (std::int64_t c = 0; c < columns; ++c) {
+      sum += exponential(load(values + c * kTurnedRows + i) - maximum);
+    }
+    const Floats logarithm = logarithms(sum);
+    for (std::int64_t c = 0; c < columns; ++c) {
+      T* const value = values + c * kTurnedRows + i;
+      store(value, load(value) - maximum - logarithm);
+    }
+  }
+}
+
+#define LOOM_INSTANTIATE(T)                                                              \
+  template void softmax_row(T*, const T*, float*, std::int64_t) noexcept;                \
+  template void log_softmax_row(T*, const T*, float*, std::int64_t) noexcept;            \
+  template void softmax_gradient_row(T*, const T*, const T*, std::int64_t) noexcept;     \
+  template void log_softmax_gradient_row(T*, const T*, const T*, std::int64_t) noexcept; \
+  template void softmax_turned(T*, float*, std::int64_t, float*, float*) noexcept;       \
+  template void log_softmax_turned(T*, std::int64_t) noexcept;
 LOOM_INSTANTIATE(float)
 LOOM_INSTANTIATE(simd::BFloat16)
 #undef LOOM_INSTANTIATE

@@ -12,6 +12,10 @@
 
 namespace loom::kernels::norm {
 
+/// Rows that are done at a time where they are short: turned, so that column c of row r is element
+/// c * kTurnedRows + r. Whole vectors of every instruction set.
+inline constexpr std::int64_t kTurnedRows = 64;
+
 LOOM_SIMD_DECLARE(
     template <class T>
     void softmax_row(T* to, const T* from, float* scratch, std::int64_t columns) noexcept;
@@ -20,7 +24,10 @@ LOOM_SIMD_DECLARE(
     template <class T>
     void softmax_gradient_row(T* to, const T* grad, const T* output, std::int64_t columns) noexcept;
     template <class T> void log_softmax_gradient_row(T* to, const T* grad, const T* output,
-                                                     std::int64_t columns) noexcept;)
+                                                     std::int64_t columns) noexcept;
+    template <class T> void softmax_turned(T* values, float* scratch, std::int64_t columns,
+                                           float* maxima, float* sums) noexcept;
+    template <class T> void log_softmax_turned(T* values, std::int64_t columns) noexcept;)
 
 /// softmax_row(to, from, scratch, columns): to[i] = exp(from[i] - maximum) / sum. Scratch: room for
 /// the row and a vector more.
@@ -39,5 +46,13 @@ inline constexpr simd::Versions softmax_gradient_row{LOOM_SIMD_LIST(softmax_grad
 template <class T>
 inline constexpr simd::Versions log_softmax_gradient_row{
     LOOM_SIMD_LIST(log_softmax_gradient_row<T>)};
+
+/// The same of rows that are turned, in place. softmax_turned(values, scratch, columns, maxima,
+/// sums): scratch takes `columns` vectors; each row's maximum and the sum of exp(x - maximum) are
+/// given as well.
+template <class T>
+inline constexpr simd::Versions softmax_turned{LOOM_SIMD_LIST(softmax_turned<T>)};
+template <class T>
+inline constexpr simd::Versions log_softmax_turned{LOOM_SIMD_LIST(log_softmax_turned<T>)};
 
 }  // namespace loom::kernels::norm

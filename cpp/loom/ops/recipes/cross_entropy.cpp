@@ -3,9 +3,11 @@
 
 #include "loom/base/ceil_div.h"
 #include "loom/kernels/norm/class_losses.h"
+#include "loom/kernels/norm/short_rows.h"
 #include "loom/ops/launch/elements.h"
 #include "loom/ops/launch/empty.h"
 #include "loom/ops/launch/launch.h"
+#include "loom/ops/recipes/rows/row_scratch.h"
 
 #include <ATen/core/Reduction.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -17,6 +19,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <type_traits>
 #include <vector>
 
 namespace loom::ops {
@@ -72,6 +75,8 @@ struct RowBlocks {
   [[nodiscard]] std::int64_t length(std::int64_t index) const noexcept {
     return std::min(block, rows - begin(index));
   }
+  /// ATen's loops over so few classes cost what they are begun with.
+  [[nodiscard]] bool short_rows() const noexcept { return classes <= kernels::norm::kShortRow; }
   [[nodiscard]] at::Tensor part(const TensorRef& logits, std::int64_t index) const {
     return logits.alias_slice(0, begin(index), length(index));
   }
@@ -87,6 +92,15 @@ void check_classes(const RowClasses& classes, std::int64_t begin, std::int64_t e
   TORCH_CHECK_INDEX(wrong == end, "Target ", classes.of_rows[wrong], " is out of bounds.");
 }
 
+void short_losses(const RowClasses& classes, std::int64_t begin, std::int64_t end,
+                  const float* logits, float* softmax, float* losses) {
+  const std::int64_t rows = end - begin, room = kernels::norm::short_rows_room(classes.count);
+  float* const scratch = row_scratch(room + 2 * rows, 1);
+  float *const maxima = scratch + room, *const sums = maxima + rows;
+  kernels::norm::softmax_short_rows(softmax, logits, rows, classes.count, maxima, sums, scratch);
+  kernels::norm::row_losses<float>(classes, begin, end, logits, maxima, sums, losses);
+}
+
 // Runs on the worker.
 template <class Scalar>
 void forward(Grid& grid, const TensorRef& loss, const TensorRef& total, const TensorRef& softmax,
@@ -99,9 +113,16 @@ void forward(Grid& grid, const TensorRef& loss, const TensorRef& total, const Te
   grid.run(blocks.count(), [&](std::int64_t index) {
     const std::int64_t begin = blocks.begin(index), end = begin + blocks.length(index);
     const at::Tensor logits = blocks.part(self, index).to(kDtype);
-    at::Tensor values = softmax.numel() != 0 ? blocks.part(softmax, index) : at::empty_like(logits);
-    at::cpu::_softmax_outf(logits, 1, false, values);
+    const bool keeps = softmax.numel() != 0;
     check_classes(classes, begin, end);
+    if constexpr (std::is_same_v<Scalar, float>) {
+      if (blocks.short_rows()) {
+        float* const kept = keeps ? elements<float>(softmax) + begin * blocks.classes : nullptr;
+        return short_losses(classes, begin, end, logits.const_data_ptr<float>(), kept, losses);
+      }
+    }
+    at::Tensor values = keeps ? blocks.part(softmax, index) : at::empty_like(logits);
+    at::cpu::_softmax_outf(logits, 1, false, values);
     kernels::norm::row_losses(classes, begin, end, logits.const_data_ptr<Scalar>(),
                               values.const_data_ptr<Scalar>(), losses);
   });
@@ -131,10 +152,15 @@ void backward(Grid& grid, const TensorRef& result, const TensorRef& grad, const 
                               scales.mutable_data_ptr<Scalar>());
     const at::Tensor from = blocks.part(softmax, index);
     at::Tensor to = blocks.part(result, index);
-    at::cpu::mul_outf(from, scales, to);
-    kernels::norm::subtract_classes(classes, begin, end, from.const_data_ptr<Scalar>(),
-                                    scales.const_data_ptr<Scalar>(),
-                                    stored(to.mutable_data_ptr<Result>()));
+    const auto* const weights = from.const_data_ptr<Scalar>();
+    const auto* const factors = scales.const_data_ptr<Scalar>();
+    auto* const gradient = stored(to.mutable_data_ptr<Result>());
+    if (blocks.short_rows()) {
+      kernels::norm::scale_rows(classes, begin, end, weights, factors, gradient);
+    } else {
+      at::cpu::mul_outf(from, scales, to);
+    }
+    kernels::norm::subtract_classes(classes, begin, end, weights, factors, gradient);
   });
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/recipes/rows/softmax.h"
 
+#include "loom/kernels/norm/short_rows.h"
 #include "loom/kernels/norm/softmax.h"
 #include "loom/ops/launch/launch.h"
 #include "loom/ops/recipes/rows/row_scratch.h"
@@ -10,12 +11,15 @@
 namespace loom::ops {
 namespace {
 
+using kernels::norm::kShortRow;
 using kernels::norm::log_softmax_gradient_row;
 using kernels::norm::log_softmax_row;
 using kernels::norm::softmax_gradient_row;
 using kernels::norm::softmax_row;
+using kernels::norm::softmax_short_rows;
 
-constexpr double kElementCost = 1.5;
+// Of an element, and of what a row of few of them costs besides.
+constexpr double kElementCost = 1.5, kRowCost = 8;
 
 bool takes(const at::Tensor& result, const at::Tensor& input, std::int64_t dim) {
   return input.scalar_type() == result.scalar_type() && input.is_contiguous() &&
@@ -27,14 +31,22 @@ bool takes(const at::Tensor& result, const at::Tensor& input, std::int64_t dim) 
 Rows rows_of(const at::Tensor& result, std::uint32_t cut) {
   return {.leading = static_cast<std::int8_t>(result.dim() - 1),
           .cut = cut,
-          .cost = kElementCost * static_cast<double>(result.size(-1)),
+          .cost = kRowCost + kElementCost * static_cast<double>(result.size(-1)),
           .by = RunBy::kAny};
+}
+
+float* short_rows_scratch(std::int64_t columns) {
+  return row_scratch(kernels::norm::short_rows_room(columns), 1);
 }
 
 template <class T>
 void softmax_rows(const at::Tensor& to, const at::Tensor& from, bool logarithm,
                   std::size_t total_bytes) {
   const std::int64_t rows = from.size(0), columns = from.size(1);
+  if (columns <= kShortRow) {
+    return softmax_short_rows(static_cast<T*>(to.mutable_data_ptr()), row_elements<T>(from), rows,
+                              columns, logarithm, short_rows_scratch(columns));
+  }
   const auto softmax = (logarithm ? log_softmax_row<T> : softmax_row<T>).of(simd_level());
   float* const scratch = row_scratch(columns, 2);
   const RowOutput<T> output(to, columns, scratch + row_pitch(columns), total_bytes);
