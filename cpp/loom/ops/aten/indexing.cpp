@@ -4,7 +4,7 @@
 // can be deferred like any other.
 #include "loom/ops/fallback/fallback.h"
 #include "loom/ops/launch/tensor_lists.h"
-#include "loom/ops/recipes/indexed/single_index.h"
+#include "loom/ops/recipes/indexed/tensor_indices.h"
 
 #include <ATen/DimVector.h>
 #include <ATen/ExpandUtils.h>
@@ -149,13 +149,13 @@ void index(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     }
     if (puts) {
       const at::Tensor values = (*stack)[first + 2].toTensor();
-      if (!write_single_index(self, plain, values, (*stack)[first + 3].toBool(), *selected)) {
+      if (!write_by_indices(self, plain, values, (*stack)[first + 3].toBool(), *selected)) {
         return fallback(op, stack);
       }
       return replace(stack, arguments.size(), self);
     }
     if (!arguments.back().is_out()) {
-      if (auto read = read_single_index(self, plain, *selected)) {
+      if (auto read = read_by_indices(self, plain, *selected)) {
         return replace(stack, arguments.size(), std::move(*read));
       }
     }

@@ -107,11 +107,17 @@ bool write_rows(Grid& grid, const TensorRef& result, const TensorRef& self, cons
   const Lines lines = lines_of(self.alias(), write.dim, index.numel());
   const auto places = places_of(index, lines.items, write.wraps);
   if (!places) return false;
+  write_rows(grid, result, self, *places, source, lines, write);
+  return true;
+}
+
+void write_rows(Grid& grid, const TensorRef& result, const TensorRef& self, const Places& places,
+                const TensorRef& source, const Lines& lines, const RowWrite& write) {
   const bool in_place = result.data() == self.data();
   const Parts parts(lines, (in_place ? 0 : self.numel()) + source.numel(), /*cuts_items=*/true);
   if (write.how == Combine::kCopy) {
     kernels::with_bytes(result.itemsize(), [&]<class T>(T) {
-      const auto all = rows_of<T>(result, source, lines, *places, parts.cuts_items());
+      const auto all = rows_of<T>(result, source, lines, places, parts.cuts_items());
       grid.run_by_any(parts.count(), [&](std::int64_t i) {
         const Part part = parts.at(i);
         copy_part(result.data(), self.data(), lines, part, sizeof(T));
@@ -121,16 +127,15 @@ bool write_rows(Grid& grid, const TensorRef& result, const TensorRef& self, cons
   } else if (c10::isReducedFloatingType(result.dtype())) {
     with_floats(result.dtype(), [&]<class E>(E) {
       using T = Stored<E>;
-      add_half_rows<T>(grid, parts, rows_of<T>(result, source, lines, *places, parts.cuts_items()),
+      add_half_rows<T>(grid, parts, rows_of<T>(result, source, lines, places, parts.cuts_items()),
                        reinterpret_cast<const T*>(self.data()));
     });
   } else {
     with_number(result.dtype(), [&]<class T>(T) {
-      combine_rows<T>(grid, parts, rows_of<T>(result, source, lines, *places, parts.cuts_items()),
+      combine_rows<T>(grid, parts, rows_of<T>(result, source, lines, places, parts.cuts_items()),
                       reinterpret_cast<const T*>(self.data()), write);
     });
   }
-  return true;
 }
 
 }  // namespace loom::ops

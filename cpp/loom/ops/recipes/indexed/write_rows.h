@@ -30,4 +30,9 @@ struct RowWrite {
                               const TensorRef& index, const TensorRef& source,
                               const RowWrite& write);
 
+/// The same for places that are there, along the lines that the tensors are. Requires: dense
+/// tensors of the same dtype, and can_combine().
+void write_rows(Grid& grid, const TensorRef& result, const TensorRef& self, const Places& places,
+                const TensorRef& source, const Lines& lines, const RowWrite& write);
+
 }  // namespace loom::ops
