@@ -201,6 +201,11 @@ TEST(StridedCopyTest, PartsOfLargeResultsGoPastTheCaches) {
     expect_copied({{9, 5003}, {5011, 1}, {5003, 1}}, item, kLarge);
     expect_copied({{40, 70}, {70, 1}, {100, 1}}, item, kLarge);
   }
+  for (const std::size_t item : {1u, 2u, 4u, 8u, 16u}) {
+    SCOPED_TRACE(item);
+    expect_copied({{703, 1101}, {1101, 1}, {1, 703}}, item, kLarge);  // squares of tiles
+    expect_copied({{3, 30, 1100}, {33033, 1101, 1}, {33000, 1, 30}}, item, kLarge);
+  }
 }
 
 TEST(StridedCopyTest, OfWhatIsBroadcastThereIsNone) {

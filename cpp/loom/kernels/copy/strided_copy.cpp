@@ -20,6 +20,8 @@ constexpr std::size_t kBlockBytes = std::size_t{256} << 10;
 constexpr std::size_t kStreamingRunsBytes = std::size_t{64} << 20;
 // A transposition's stores meet in few sets of the caches, where they are slower than past them.
 constexpr std::size_t kStreamingTurnedBytes = std::size_t{4} << 20;
+// Where tiles share lines it takes another pass through L2, which pays from here on.
+constexpr std::size_t kSquaresBytes = std::size_t{16} << 20;
 constexpr std::size_t kLine = 64;
 // Shorter runs are copied if there are some after another; else ATen copies them.
 constexpr std::size_t kShortestRun = 16;
@@ -199,20 +201,24 @@ std::size_t StridedCopy::cut_runs() {
 }
 
 std::size_t StridedCopy::cut_tiles(std::size_t total_bytes) {
-  const int edge = tile_edge(run_bytes_);
-  units_per_row_ = ceil_div(columns_.size, edge);
-  units_per_matrix_ = units_per_row_ * ceil_div(rows_.size, edge);
   streaming_ = total_bytes >= kStreamingTurnedBytes && on_lines(to_, columns_.to);
   for (int d = 0; streaming_ && d < dim_count_; ++d) streaming_ = on_lines(nullptr, dims_[d].to);
+  std::int64_t edge = tile_edge(run_bytes_);
+  if (!streaming_ && total_bytes >= kSquaresBytes && rows_.size >= kSquareTiles * edge) {
+    form_ = Form::kSquares;
+    streaming_ = true;
+    edge *= kSquareTiles;
+  }
+  units_per_row_ = ceil_div(columns_.size, edge);
+  units_per_matrix_ = units_per_row_ * ceil_div(rows_.size, edge);
   bytes_ = static_cast<std::size_t>(outer() * rows_.size * columns_.size) * run_bytes_;
-  return static_cast<std::size_t>(std::min<std::int64_t>(columns_.size, edge) *
-                                  std::min<std::int64_t>(rows_.size, edge)) *
+  return static_cast<std::size_t>(std::min(columns_.size, edge) * std::min(rows_.size, edge)) *
          run_bytes_;
 }
 
 void StridedCopy::cut(std::size_t total_bytes) {
   std::size_t unit_bytes = 0;
-  if (form_ == Form::kTiles) {
+  if (form_ == Form::kTiles) {  // or squares of them
     unit_bytes = cut_tiles(total_bytes);
   } else if (form_ == Form::kRuns || form_ == Form::kReversed) {
     unit_bytes = cut_runs();
@@ -233,6 +239,8 @@ void StridedCopy::run(std::int64_t block) const noexcept {
   const std::int64_t end = std::min(units_, begin + units_per_block_);
   if (form_ == Form::kTiles) {
     run_tiles(begin, end);
+  } else if (form_ == Form::kSquares) {
+    run_squares(begin, end);
   } else if (form_ == Form::kNarrow || form_ == Form::kTable) {
     run_parts(begin, end);
   } else if (form_ == Form::kRuns && !streaming_ && dim_count_ > 0 && run_bytes_ <= kShortRun) {
@@ -332,39 +340,6 @@ void StridedCopy::run_parts(std::int64_t begin, std::int64_t end) const noexcept
     if (++part < units_per_row_) continue;
     part = 0;
     advance(place, 1);
-  }
-}
-
-void StridedCopy::run_tiles(std::int64_t begin, std::int64_t end) const noexcept {
-  const int edge = tile_edge(run_bytes_);
-  const auto tile_at = [&](std::int64_t unit) {
-    std::int64_t rest = unit / units_per_matrix_;
-    const std::int64_t tile = unit % units_per_matrix_;
-    const std::int64_t row = tile / units_per_row_ * edge, column = tile % units_per_row_ * edge;
-    std::byte* to = to_ + column * columns_.to + row * rows_.to;
-    const std::byte* from = from_ + column * columns_.from + row * rows_.from;
-    for (int d = dim_count_ - 1; d >= 0; --d) {
-      const std::int64_t i = rest % dims_[d].size;
-      rest /= dims_[d].size;
-      to += i * dims_[d].to;
-      from += i * dims_[d].from;
-    }
-    return TurnedTile{to,
-                      columns_.to,
-                      from,
-                      rows_.from,
-                      static_cast<int>(std::min<std::int64_t>(edge, rows_.size - row)),
-                      static_cast<int>(std::min<std::int64_t>(edge, columns_.size - column))};
-  };
-  TurnedTile tile = tile_at(begin);
-  for (std::int64_t unit = begin; unit < end; ++unit) {
-    TurnedTile next = tile;
-    if (unit + 1 < end) {
-      next = tile_at(unit + 1);
-      prefetch_tile(next, run_bytes_, streaming_);
-    }
-    turn_tile(tile, run_bytes_, streaming_);
-    tile = next;
   }
 }
 

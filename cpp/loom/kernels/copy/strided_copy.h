@@ -10,6 +10,7 @@
 
 #include "loom/base/ceil_div.h"
 #include "loom/kernels/copy/element_order.h"
+#include "loom/kernels/copy/transpose_tile.h"
 #include "loom/kernels/tensor_view.h"
 
 #include <array>
@@ -36,11 +37,13 @@ class StridedCopy {
 
  private:
   static constexpr int kMaxDims = 8;
+  static constexpr int kSquareTiles = 8;  // a side: 256 KiB or less
 
   enum class Form : std::uint8_t {
     kRuns,      ///< or pieces of them
     kReversed,  ///< runs whose elements come backwards, or pieces of them
     kTiles,     ///< of matrices
+    kSquares,   ///< the same, some tiles together
     kNarrow,    ///< parts of matrices with a few rows or columns
     kTable,     ///< the same small permutation again and again
   };
@@ -71,7 +74,9 @@ class StridedCopy {
   void advance(Place& place, std::int64_t count) const noexcept;
   void run_pieces(std::int64_t begin, std::int64_t end) const noexcept;
   void run_short(std::int64_t begin, std::int64_t end) const noexcept;
+  [[nodiscard]] TurnedTile tile_at(std::int64_t unit, std::int64_t edge) const noexcept;
   void run_tiles(std::int64_t begin, std::int64_t end) const noexcept;
+  void run_squares(std::int64_t begin, std::int64_t end) const noexcept;
   void run_parts(std::int64_t begin, std::int64_t end) const noexcept;
   void copy_run(std::byte* to, const std::byte* from, std::size_t bytes) const noexcept;
 
