@@ -27,6 +27,9 @@ constexpr std::int64_t kTileElements = 2048;
 // Where an operand is dense down the columns, tiles are squares: what is read of a column and what
 // is read of a row are a few whole cache lines each.
 constexpr std::int64_t kSquare = 64;
+// What a core's second-level cache does not hold.
+constexpr std::int64_t kFarElements = std::int64_t{1} << 20;
+constexpr std::int64_t kPage = 4096;
 constexpr std::size_t kAlignment = 64;
 
 std::size_t aligned(std::size_t bytes) { return round_up(bytes, kAlignment); }
@@ -114,10 +117,15 @@ class Block {
       tile_rows = std::max<std::int64_t>(elements / tile_columns, 1);
     }
     reserve(tile_rows, tile_columns);
+    const bool is_far = plan_.gathers() && plan_.rows() * plan_.columns() >= kFarElements;
     while (rows > 0) {
       // Rows of one run of the last row dimension are evenly spaced.
       const std::int64_t run = std::min({rows, run_length(row), tile_rows});
       for (std::int64_t done = 0; done < columns; done += tile_columns) {
+        const std::int64_t next = done + tile_columns;
+        if (next < columns && is_far) {
+          prefetch_columns(row, run, column + next, std::min(tile_columns, columns - next));
+        }
         run_tile(row, run, column + done, std::min(tile_columns, columns - done));
       }
       row += run;
@@ -126,6 +134,25 @@ class Block {
   }
 
  private:
+  // What lies down the columns is a few lines of each, which the processor does not foresee.
+  void prefetch_columns(std::int64_t row, std::int64_t rows, std::int64_t column,
+                        std::int64_t columns) const noexcept {
+    constexpr std::int64_t kCacheLine = 64;
+    for (const PlannedOperand& operand : plan_.inputs()) {
+      if (operand.reach != Reach::kGathered) continue;
+      const Gather tile = gather(operand, row, rows, column, columns);
+      if (!walks_down(tile) || tile.row_stride != static_cast<std::int64_t>(tile.item)) continue;
+      // Columns whole pages apart meet in few sets of the cache.
+      if (tile.strides[0] % kPage == 0) continue;
+      const std::byte* from = tile.data + column * tile.strides[0];
+      for (std::int64_t c = 0; c < columns; ++c, from += tile.strides[0]) {
+        for (std::int64_t b = 0; b < rows * tile.row_stride; b += kCacheLine) {
+          __builtin_prefetch(from + b);
+        }
+      }
+    }
+  }
+
   void prefetch_rows(const PlannedOperand& output, std::int64_t row, std::int64_t rows,
                      std::int64_t column, std::int64_t columns) const noexcept {
     constexpr std::int64_t kCacheLine = 64;
