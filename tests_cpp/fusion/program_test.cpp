@@ -92,6 +92,39 @@ TEST_F(ProgramTest, FewResultsOfBytesAreWrittenPastTheCaches) {
   EXPECT_TRUE(close().streaming) << "fills write whole lines";
 }
 
+TEST_F(ProgramTest, LongRowsThatBeginAnywhereAreWrittenPastTheCaches) {
+  const auto close_rows = [&](std::int64_t columns, DType second) {
+    program_.reset();
+    const std::vector<std::int64_t> sizes{(std::int64_t{1} << 24) / columns, columns};
+    const std::vector<std::int64_t> strides{columns, 1}, of_row{0, 1};
+    const auto tensor = [&](int index, DType dtype, const std::vector<std::int64_t>& own) {
+      auto* const data = reinterpret_cast<std::byte*>(std::uintptr_t(index + 1) << 32);
+      return TensorAccess{.data = data,
+                          .dtype = dtype,
+                          .sizes = sizes,
+                          .strides = own,
+                          .numel = sizes[0] * columns,
+                          .contiguous = own[0] != 0,
+                          .allocation = data};
+    };
+    for (const int index : {2, 3}) {
+      const DType dtype = index == 2 ? DType::kFloat : second;
+      Expression add("add");
+      const Node row = add.load(tensor(1, DType::kFloat, of_row));
+      const Node sum = add.apply(Op::kAdd, add.load(tensor(0, DType::kFloat, strides)), row);
+      add.store(add.to(dtype, sum), tensor(index, dtype, strides));
+      EXPECT_TRUE(program_.append(add));
+    }
+    return close();
+  };
+  EXPECT_TRUE(close_rows(1024, DType::kFloat).streaming);
+  EXPECT_TRUE(close_rows(1024, DType::kFloat).aligned);
+  EXPECT_TRUE(close_rows(1001, DType::kFloat).streaming);
+  EXPECT_FALSE(close_rows(1001, DType::kFloat).aligned);
+  EXPECT_FALSE(close_rows(1001, DType::kBFloat16).streaming) << "lines of two begin apart";
+  EXPECT_FALSE(close_rows(101, DType::kFloat).streaming) << "little of a row is whole lines";
+}
+
 TEST_F(ProgramTest, RowsOfAFewVectorsHaveAValueForEach) {
   FusedTensor planes{{30, 7, 7}}, scales{{30, 1, 1}}, to{{30, 7, 7}};
   ASSERT_TRUE(add(to, planes, scales));

@@ -107,6 +107,7 @@ std::size_t hash_of(const Body& body) noexcept {
     hash = (hash ^ word) * 0xFF51AFD7ED558CCDULL;
     hash ^= hash >> 32;
   };
+  mix(std::uint64_t{body.aligned});
   for (const Input& input : body.inputs) {
     mix(static_cast<std::uint64_t>(input.dtype) << 1 | std::uint64_t{input.uniform});
   }

@@ -53,9 +53,11 @@ struct Body {
   std::vector<Type> params = {};  ///< types of the numbers that each run is given
   std::vector<Instruction> instructions = {};
   std::vector<Output> outputs = {};
-  /// Outputs of elements are written past the caches. The addresses and row strides of such
-  /// outputs are multiples of 64 bytes then.
+  /// Outputs of elements are written past the caches.
   bool streaming = false;
+  /// Addresses and row strides of streamed outputs are multiples of 64 bytes. If not, then they are
+  /// alike but for such, and outputs have elements of one size: one step makes all of them so.
+  bool aligned = true;
 
   [[nodiscard]] std::size_t value_count() const noexcept {
     return inputs.size() + params.size() + instructions.size();

@@ -235,7 +235,7 @@ class Planner {
       plan_.row_buffers.push_back({slot, 0, size_of(type_of(v))});
       return slot;
     }
-    for (std::size_t o = 0; o < body_.outputs.size() && !body_.streaming; ++o) {
+    for (std::size_t o = 0; o < body_.outputs.size() && !streams(); ++o) {
       const Output& output = body_.outputs[o];
       if (output.value != v || output.uniform || !stored_as_is(output.dtype)) continue;
       const Slot slot = new_slot();
@@ -277,7 +277,7 @@ class Planner {
         const Slot cell = new_cell();
         phase.row.push_back({primitives_.store(output.dtype), cell, value});
         phase.tile.push_back({primitives_.fill(fusion::size_of(output.dtype)), memory, cell});
-      } else if (!body_.streaming) {
+      } else if (!streams()) {
         phase.tile.push_back({primitives_.store(output.dtype), memory, value});
       } else {
         Slot from = value;
@@ -289,6 +289,9 @@ class Planner {
       }
     }
   }
+
+  /// Whether outputs are written past the caches: tiles begin anywhere where they are not aligned.
+  bool streams() const { return body_.streaming && body_.aligned; }
 
   bool is_direct(std::size_t output) const {
     return std::any_of(plan_.directs.begin(), plan_.directs.end(),

@@ -72,6 +72,11 @@ class Plan {
   void split_rows(const Program& program);
   void set_reach();
   void consider_streaming();
+  /// Whether all rows of an output begin where cache lines do, or where those of another one do but
+  /// for whole lines.
+  [[nodiscard]] bool begins_lines(const PlannedOperand& output) const noexcept;
+  [[nodiscard]] bool begins_as(const PlannedOperand& output,
+                               const PlannedOperand& other) const noexcept;
   [[nodiscard]] bool overlap(const PlannedOperand& a, const PlannedOperand& b) const noexcept;
   [[nodiscard]] bool aliases_input(const PlannedOperand& output) const noexcept;
 

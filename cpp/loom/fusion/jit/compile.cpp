@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/fusion/jit/compile.h"
 
+#include "loom/base/ceil_div.h"
 #include "loom/base/options.h"
 #include "loom/fusion/jit/code.h"
 #include "loom/fusion/jit/expand.h"
@@ -18,8 +19,8 @@ namespace {
 
 class JitKernel final : public Kernel {
  public:
-  JitKernel(Code code, std::size_t scratch_per_column)
-      : code_(std::move(code)), scratch_per_column_(scratch_per_column) {}
+  JitKernel(Code code, std::size_t scratch_per_column, bool aligned)
+      : code_(std::move(code)), scratch_per_column_(scratch_per_column), aligned_(aligned) {}
 
   void run(const Arguments& arguments) const noexcept override {
     if (arguments.rows <= 0) return;
@@ -28,12 +29,14 @@ class JitKernel final : public Kernel {
 
   [[nodiscard]] std::size_t scratch_bytes(std::int64_t columns) const noexcept override {
     constexpr auto kLanes = static_cast<std::size_t>(kReductionLanes);
-    return (static_cast<std::size_t>(columns) + kLanes - 1) / kLanes * kLanes * scratch_per_column_;
+    const std::size_t lanes = round_up(static_cast<std::size_t>(columns), kLanes);
+    return (lanes + (aligned_ ? 0 : kLanes)) * scratch_per_column_;
   }
 
  private:
   const Code code_;
   const std::size_t scratch_per_column_;
+  const bool aligned_;
 };
 
 /// Whether the functions that the body needs are there.
@@ -77,7 +80,7 @@ std::shared_ptr<const Kernel> compile_for(SimdLevel level, const Body& body) {
     if (memory.entry() == nullptr) return nullptr;
     std::size_t scratch = 0;
     for (const ValueId value : plan.stashed) scratch += size_of(plan.analysis.values[value].type);
-    return std::make_shared<JitKernel>(std::move(memory), scratch);
+    return std::make_shared<JitKernel>(std::move(memory), scratch, body.aligned);
   } catch (const Xbyak::Error&) {
     return nullptr;  // more code than there is room for
   }

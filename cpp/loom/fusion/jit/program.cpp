@@ -161,7 +161,9 @@ void Program::copy_addresses() {
   copy(outputs, inputs);
   if (plan_.stashed.empty()) return;
   c.mov(c.rax, c.ptr[c.rdi + offsetof(Arguments, scratch)]);
-  c.lea(c.rcx, c.ptr[c.r12 + (kReductionLanes - 1)]);
+  // Whole vectors are kept, from any element on where loops begin with a head.
+  const int beyond = body_.aligned ? 0 : static_cast<int>(kReductionLanes);
+  c.lea(c.rcx, c.ptr[c.r12 + (kReductionLanes - 1 + beyond)]);
   c.and_(c.rcx, -kReductionLanes);
   for (std::size_t i = 0; i < plan_.stashed.size(); ++i) {
     c.mov(c.ptr[frame(Frame::pointer(inputs + outputs + i))], c.rax);

@@ -62,6 +62,12 @@ class Program {
   void fold_accumulators(const Loop& loop);
 
   [[nodiscard]] Shape shape_of(const Loop& loop) const;
+  /// Whether stores of a loop go past the caches.
+  [[nodiscard]] bool streams(const Loop& loop) const;
+  /// The elements of a row before the first whole line of its outputs; rbx stands behind them.
+  void emit_head(const Loop& loop);
+  /// Their number, in rcx.
+  void count_head(const Loop& loop);
   void choose_pointers(const Loop& loop);
   [[nodiscard]] std::size_t pointer_of(const Item& item) const;
   /// The address of the vector of `item`, `copy` vectors after the column. May use rax.

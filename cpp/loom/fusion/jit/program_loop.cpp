@@ -4,6 +4,7 @@
 #include "loom/fusion/vector_math.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace loom::fusion::jit {
 namespace {
@@ -93,13 +94,22 @@ void Program::emit_loop(const Loop& loop) {
   registers_.prepare(loop.items, shape.accumulators);
   if (!loop.calls) registers_.pin_uniform_values();
   Label rounds, rest, vectors, tail, done;
+  const bool streaming = streams(loop), head = streaming && !body_.aligned;
+  // r14 is where whole steps of `size` elements end, of those from rbx on.
+  const auto find_end = [&](int size) {
+    c.mov(c.r14, c.r12);
+    if (head) c.sub(c.r14, c.rbx);
+    c.and_(c.r14, -size);
+    if (head) c.add(c.r14, c.rbx);
+  };
   c.xor_(c.ebx, c.ebx);
-  c.mov(c.r14, c.r12);
-  c.and_(c.r14, -round);
-  c.jz(rest, Xbyak::CodeGenerator::T_NEAR);
+  if (head) emit_head(loop);
+  find_end(round);
+  c.cmp(c.rbx, c.r14);
+  c.jae(rest, Xbyak::CodeGenerator::T_NEAR);
   c.align(32);
   c.L(rounds);
-  const Access whole = body_.streaming ? Access::kStreaming : Access::kWhole;
+  const Access whole = streaming ? Access::kStreaming : Access::kWhole;
   for (int copy = 0; copy < shape.copies; ++copy) emit_step(loop, shape, copy, whole);
   c.add(c.rbx, round);
   c.cmp(c.rbx, c.r14);
@@ -110,8 +120,7 @@ void Program::emit_loop(const Loop& loop) {
   c.jae(done, Xbyak::CodeGenerator::T_NEAR);
   if (shape.copies > 1) {
     // Short rows have no rounds: without masks a vector takes a fraction of the time.
-    c.mov(c.r14, c.r12);
-    c.and_(c.r14, -c.lanes());
+    find_end(c.lanes());
     c.cmp(c.rbx, c.r14);
     c.jae(tail, Xbyak::CodeGenerator::T_NEAR);
     c.L(vectors);
@@ -129,6 +138,47 @@ void Program::emit_loop(const Loop& loop) {
   emit_step(loop, Shape{}, 0, Access::kTail);
   c.L(done);
   fold_accumulators(loop);
+}
+
+bool Program::streams(const Loop& loop) const {
+  if (!body_.streaming || body_.aligned) return body_.streaming;
+  // Which lane an element is summed up in does not depend on where the row lies, and masks that are
+  // kept from one loop to the next are bits of a vector.
+  const bool masks = std::any_of(plan_.stashed.begin(), plan_.stashed.end(),
+                                 [&](ValueId value) { return type_of(value) == Type::kMask; });
+  return !masks && loop.reductions.empty() &&
+         std::any_of(loop.items.begin(), loop.items.end(),
+                     [](const Item& item) { return item.kind == Item::Kind::kStore; });
+}
+
+void Program::count_head(const Loop& loop) {
+  auto& c = code_;
+  const auto store = std::find_if(loop.items.begin(), loop.items.end(),
+                                  [](const Item& item) { return item.kind == Item::Kind::kStore; });
+  const auto size = static_cast<unsigned>(fusion::size_of(body_.outputs[store->index].dtype));
+  constexpr int kLine = 64;
+  c.mov(c.rcx, c.ptr[frame(Frame::pointer(pointer_of(*store)))]);
+  c.neg(c.rcx);
+  c.and_(c.ecx, kLine - 1);
+  if (size > 1) c.shr(c.ecx, std::countr_zero(size));
+  c.cmp(c.rcx, c.r12);
+  c.cmova(c.rcx, c.r12);
+}
+
+void Program::emit_head(const Loop& loop) {
+  auto& c = code_;
+  Label next, done;
+  c.L(next);
+  count_head(loop);
+  c.cmp(c.rbx, c.rcx);
+  c.jae(done, Xbyak::CodeGenerator::T_NEAR);
+  c.sub(c.rcx, c.rbx);
+  c.set_tail();
+  emit_step(loop, Shape{}, 0, Access::kTail);
+  c.add(c.rbx, c.lanes());
+  c.jmp(next, Xbyak::CodeGenerator::T_NEAR);
+  c.L(done);
+  c.mov(c.rbx, c.rcx);
 }
 
 void Program::emit_step(const Loop& loop, const Shape& shape, int copy, Access access) {
