@@ -129,8 +129,6 @@ TEST_P(FewRowsTest, OfFloats) { expect<float, float>(); }
 TEST_P(FewRowsTest, OfBFloat16) { expect<BFloat16, BFloat16>(); }
 TEST_P(FewRowsTest, OfHalf) { expect<Half, Half>(); }
 TEST_P(FewRowsTest, OfFloatsAndBytes) { expect<float, std::int8_t>(); }
-TEST_P(FewRowsTest, OfBFloat16AndBytes) { expect<BFloat16, std::int8_t>(); }
-TEST_P(FewRowsTest, OfHalfAndBytes) { expect<Half, std::int8_t>(); }
 
 TEST_P(FewRowsTest, OfHalfBytes) {
   expect_int4<float>(64, true);

@@ -91,7 +91,5 @@ template void multiply_few_rows(const FewRows<float, float>&) noexcept;
 template void multiply_few_rows(const FewRows<simd::BFloat16, simd::BFloat16>&) noexcept;
 template void multiply_few_rows(const FewRows<simd::Half, simd::Half>&) noexcept;
 template void multiply_few_rows(const FewRows<float, std::int8_t>&) noexcept;
-template void multiply_few_rows(const FewRows<simd::BFloat16, std::int8_t>&) noexcept;
-template void multiply_few_rows(const FewRows<simd::Half, std::int8_t>&) noexcept;
 
 }  // namespace loom::kernels::gemm::LOOM_SIMD

@@ -27,8 +27,8 @@ struct FewRows {
 
 LOOM_SIMD_DECLARE(template <class Product> void multiply_few_rows(const Product& product) noexcept;)
 
-/// Product: FewRows of T and W that are both float, simd::BFloat16 or simd::Half; or of any of
-/// these and std::int8_t.
+/// Product: FewRows of T and W that are both float, simd::BFloat16 or simd::Half; or of float and
+/// std::int8_t.
 template <class Product>
 inline constexpr simd::Versions multiply_few_rows{LOOM_SIMD_LIST(multiply_few_rows<Product>)};
 

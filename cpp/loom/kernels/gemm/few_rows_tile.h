@@ -15,6 +15,8 @@ constexpr int kPlaces = 4;
 
 // So far ahead memory is read: the processor does not foresee several places that move together.
 constexpr std::int64_t kAheadBytes = 12 << 10;
+// One place the processor foresees to the end of a page.
+constexpr std::int64_t kAheadOfOneBytes = 2 << 10;
 
 /// Sums of the products of kRows rows and kColumns columns. `Pair` says what a step is: its
 /// elements (kStep), and what is done with them. What is `ahead` elements further is fetched.
@@ -68,10 +70,9 @@ template <int kRows, class Pair, class T, class W>
   constexpr int kAll = static_cast<int>(kLanes) / kRows;
   constexpr int kColumns = kRows == 1 ? 1 : (kAll < kPlaces ? kAll : kPlaces);
   // The first rows fetch the columns that all will meet, but none that are another core's.
-  const std::int64_t lines = kAheadBytes / (p.stride * static_cast<std::int64_t>(sizeof(W))) + 1;
-  const std::int64_t further = (lines + kAll - 1) / kAll * kAll;
-  const bool fetches = row == 0 && first + kAll + further <= p.columns;
-  const std::int64_t ahead = fetches ? further * p.stride : 0;
+  constexpr std::int64_t kBytes = kRows == 1 ? kAheadOfOneBytes : kAheadBytes;
+  const std::int64_t lines = kBytes / (p.stride * static_cast<std::int64_t>(sizeof(W))) + 1;
+  const std::int64_t further = (lines + kColumns - 1) / kColumns * kColumns;
   Floats all_sums[kLanes];
   for (int c = 0; c < kAll; c += kColumns) {
     // The last column stands for those that are beyond it.
@@ -80,6 +81,8 @@ template <int kRows, class Pair, class T, class W>
       const std::int64_t column = first + c + j < p.columns ? first + c + j : p.columns - 1;
       matrix[j] = p.matrix + column * p.stride;
     }
+    const bool fetches = row == 0 && first + c + kColumns + further <= p.columns;
+    const std::int64_t ahead = fetches ? further * p.stride : 0;
     Floats sums[kRows][kColumns];
     sum_products<kRows, kColumns, Pair>(p, p.left + row * p.left_ld, matrix, ahead, sums);
     for (int r = 0; r < kRows; ++r) {

@@ -51,7 +51,21 @@ void multiply_int8(const FewRows<Stored<T>, std::int8_t>& product) {
       return;
     }
   }
-  kernels::gemm::multiply_few_rows<FewRows<Stored<T>, std::int8_t>>(product);
+  const std::int64_t rows = product.rows, inner = product.inner;
+  const float* left = reinterpret_cast<const float*>(product.left);
+  std::int64_t left_ld = product.left_ld;
+  if constexpr (!std::is_same_v<T, float>) {
+    // A column meets what was widened once.
+    float* const floats = t_left.get<float>(rows * inner);
+    for (std::int64_t i = 0; i < rows; ++i) {
+      kernels::widen_row<Stored<T>>(floats + i * inner, product.left + i * left_ld, inner);
+    }
+    left = floats;
+    left_ld = inner;
+  }
+  kernels::gemm::multiply_few_rows<FewRows<float, std::int8_t>>(
+      {rows, product.columns, inner, left, left_ld, product.matrix, product.stride, product.to,
+       product.ld});
 }
 
 template <class T>
