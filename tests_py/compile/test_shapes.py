@@ -47,6 +47,36 @@ def test_no_elements():
     compile_and_compare(lambda x: (x * 2, x.sum(0), x.sum()), torch.randn(0, 7))
 
 
+def views_of_views(x):
+    """Of memory that the graph computes, each of its own."""
+    return [
+        (x + 1).view(10, 10).diagonal(),
+        (x + 2).view(10, 10)[2:, 1::2].diagonal(1),
+        (x + 3).view(2, 5, 10).diagonal(0, -2, -1),
+        (x + 4).view(10, 5, 2).diagonal().diagonal(),
+        (x + 5).view(10, 10).t().unfold(0, 4, 2),
+        (x + 6).view(10, 10)[:, 1:].unfold(1, 4, 3),
+    ]
+
+
+def gradient_of_diagonals(x):
+    x = x.detach().requires_grad_()
+    weights = torch.arange(1e4, device=x.device).view(100, 100).sin()
+    return torch.autograd.grad((torch.diag(x).view(-1) * weights.view(-1)).sum(), x)
+
+
+@pytest.mark.filterwarnings("ignore:.*_prims_common.check")  # in Inductor's diagonals
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("function", [views_of_views, gradient_of_diagonals])
+def test_results_that_are_views_have_the_strides_of_eager_code(function, dynamic):
+    x = torch.randn(100)
+    expected = function(x)
+    actual = torch.compile(function, dynamic=dynamic)(x.to("loom"))
+    assert_equal(actual, expected)
+    assert [y.stride() for y in actual] == [y.stride() for y in expected]
+    assert [y.storage_offset() for y in actual] == [y.storage_offset() for y in expected]
+
+
 def test_a_kernel_without_arguments():
     def function(x):
         ones = torch.nn.functional.one_hot(x.argmax(0).flatten() % 1, 1)

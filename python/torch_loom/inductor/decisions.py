@@ -33,6 +33,7 @@ def apply() -> None:
     _pass_over_rows_twice()
     _keep_layouts_of_convolutions()
     _concatenate_by_copies()
+    _find_memory_below_views()
 
 
 def _name_the_backend() -> None:
@@ -253,3 +254,16 @@ def _concatenate_by_copies() -> None:
         return original(inputs, dim)
 
     lowering.pointwise_cat = pointwise_cat
+
+
+def _find_memory_below_views() -> None:
+    # Diagonals and windows are views of a box, and Inductor does not see that it holds a view of
+    # memory: it would copy such a result, whose strides would be new.
+    original = ir.GenericView.create
+
+    def create(cls: Any, x: Any, new_size: Any, reindex: Any) -> Any:
+        if isinstance(x.data, ir.BaseView) and ir.get_device_type(x) == "loom":
+            x = x.data
+        return original(x, new_size, reindex)
+
+    ir.GenericView.create = classmethod(create)  # type: ignore[assignment]
