@@ -47,6 +47,15 @@ def test_no_elements():
     compile_and_compare(lambda x: (x * 2, x.sum(0), x.sum()), torch.randn(0, 7))
 
 
+@pytest.mark.filterwarnings("ignore:.*degrees of freedom")
+def test_the_mean_of_no_elements_is_not_a_number():
+    def function(x, y):
+        return torch.var_mean(x), torch.std_mean(y, (0, 1))
+
+    nothing = torch.randn(0), torch.randn(3, 0)
+    compile_and_compare(function, *nothing, tolerances={"equal_nan": True})
+
+
 def views_of_views(x):
     """Of memory that the graph computes, each of its own."""
     return [

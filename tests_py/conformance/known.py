@@ -77,10 +77,4 @@ KNOWN_COMPILED: dict[tuple[str, str, str, str], str] = {
         "strides of gradients: PyTorch's formula takes another path for tensors that are traced, "
         "whose matrices lie in rows; in eager code they lie in columns"
     ),
-    **{
-        ("op_db", name, "forward", "*"): (
-            "the mean of no elements: compiled code of any device gives 0, eager code NaN"
-        )
-        for name in ("std_mean.unbiased", "var_mean.unbiased")
-    },
 }

@@ -197,7 +197,9 @@ def _pass_over_rows_twice() -> None:
         sizes, reduced = x.get_size(), lowering._validate_reduction_axis(x, axis)
         row = sympy_product([sizes[i] for i in reduced])
         rows = sympy_product([size for i, size in enumerate(sizes) if i not in reduced])
-        return bool(row.is_Integer and row <= _ELEMENTS_OF_A_CACHED_ROW and rows != 1)
+        # Welford's algorithm says that the mean of nothing is 0.
+        is_cached = row.is_Integer and row <= _ELEMENTS_OF_A_CACHED_ROW
+        return bool(row == 0 or (is_cached and rows != 1))
 
     lowering.use_two_step_variance = use_two_step_variance
     lowering.var_mean_sum_ = _divides_in_place(lowering.var_mean_sum_)
