@@ -19,8 +19,6 @@ FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 CONTIGUOUS = "PyTorch's fake result is contiguous where the operator keeps channels_last"
 WRONG = {
     "nn.functional.pad.replicate_negative": CONTIGUOUS,
-    "nn.functional.max_unpool2d": CONTIGUOUS,
-    "nn.functional.max_unpool2d.grad": CONTIGUOUS,
     "nn.functional.channel_shuffle": CONTIGUOUS,
     "to_sparse": "PyTorch has no fake tensors for it",
     "sparse.mm.reduce": "PyTorch has no fake tensors for its operands",

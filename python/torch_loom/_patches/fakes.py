@@ -5,7 +5,7 @@ import functools
 from typing import Any
 
 import torch
-from torch import _meta_registrations, _refs
+from torch import _meta_registrations, _prims_common, _refs
 from torch._decomp import decompositions
 from torch._subclasses import fake_impls
 from torch.utils import _pytree as pytree
@@ -16,6 +16,7 @@ def apply() -> None:
     _hint_at_the_cpu()
     _normalize_as_the_cpu()
     _normalize_layers_as_the_cpu()
+    _unpool_as_the_cpu()
     # Fake tensors ask PyTorch which of its algorithms a convolution would take, and for devices
     # that it does not know it names one whose results are contiguous. Loom's are laid out as the
     # cpu's.
@@ -71,6 +72,20 @@ def _normalize_layers_as_the_cpu() -> None:
         return output, *saved
 
     _refs.native_layer_norm = native_layer_norm  # type: ignore[assignment]
+
+
+def _unpool_as_the_cpu() -> None:
+    # Images that are channels_last stay so. Of volumes the cpu's operator does not keep the layout.
+    known = decompositions._max_unpoolnd
+
+    def max_unpoolnd(input: Any, indices: Any, output_size: list[int], dim: int) -> Any:
+        output = known(input, indices, output_size, dim)
+        if input.device.type == "loom" and dim == 2:
+            layout = _prims_common.suggest_memory_format(input)
+            output = output.contiguous(memory_format=layout)
+        return output
+
+    decompositions._max_unpoolnd = max_unpoolnd  # type: ignore[assignment]
 
 
 def _as_on_cpu(known: Any) -> Any:
