@@ -34,6 +34,14 @@ struct Reduced {
   }
 };
 
+/// How long what is reduced is, for a guess of what ATen's loops cost.
+struct ReducedRuns {
+  std::int64_t reduced = 1;        ///< elements of which one becomes
+  bool innermost_is_kept = false;  ///< elements side by side in memory become several
+  bool are_short = false;          ///< as those are, or the rows that become one each
+};
+[[nodiscard]] ReducedRuns reduced_runs(const at::Tensor& input, Reduced reduced);
+
 /// Absent or empty `dims` means all.
 [[nodiscard]] Reduced reduced_dims(const at::Tensor& input, c10::OptionalIntArrayRef dims,
                                    bool keepdim);

@@ -4,6 +4,7 @@
 #include <c10/core/WrapDimMinimal.h>
 
 #include <algorithm>
+#include <limits>
 
 namespace loom::ops {
 namespace {
@@ -58,6 +59,22 @@ Reduced reduced_dims(const at::Tensor& input, c10::OptionalIntArrayRef dims, boo
 
 Reduced reduced_dim(const at::Tensor& input, std::int64_t dim, bool keepdim) {
   return reduced_dims(input, c10::IntArrayRef(dim), keepdim);
+}
+
+ReducedRuns reduced_runs(const at::Tensor& input, Reduced reduced) {
+  constexpr std::int64_t kShortest = 16;
+  ReducedRuns runs;
+  std::int64_t least = std::numeric_limits<std::int64_t>::max(), length = 1;
+  for (std::int64_t d = 0; d < input.dim(); ++d) {
+    if (input.size(d) == 1) continue;
+    if (reduced.reduces(d)) runs.reduced *= input.size(d);
+    if (input.stride(d) >= least) continue;
+    least = input.stride(d);
+    length = input.size(d);
+    runs.innermost_is_kept = !reduced.reduces(d);
+  }
+  runs.are_short = length < kShortest;
+  return runs;
 }
 
 Along cut_kept(const at::Tensor& input, Reduced reduced, int outputs, double cost) {

@@ -23,6 +23,9 @@
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/sum_cpu_dispatch.h>
 
+#include <algorithm>
+#include <type_traits>
+
 namespace loom::ops {
 
 struct Sum {
@@ -128,8 +131,8 @@ struct InParts {
     if (const auto chunks = cut_reduced(self, reduced, kCost)) {
       launch_in_parts(name, Reduction{}, outputs[0], self, *chunks, reduced);
     } else {
-      launch_cpu<kCpu>(name, cut_kept(self, reduced, 1, kept_cost(self)), outputs, self, dims,
-                       keepdim, more...);
+      launch_cpu<kCpu>(name, cut_kept(self, reduced, 1, kept_cost(self, reduced)), outputs, self,
+                       dims, keepdim, more...);
     }
   }
 
@@ -141,8 +144,8 @@ struct InParts {
     if (const auto chunks = cut_reduced(self, reduced, kCost)) {
       launch_in_parts(name, Reduction{}, outputs[0], self, *chunks, reduced);
     } else {
-      launch_cpu<kCpu>(name, cut_kept(self, reduced, 1, kept_cost(self)), outputs, self, dim,
-                       keepdim, more...);
+      launch_cpu<kCpu>(name, cut_kept(self, reduced, 1, kept_cost(self, reduced)), outputs, self,
+                       dim, keepdim, more...);
     }
   }
 
@@ -160,10 +163,19 @@ struct InParts {
   }
 
  private:
-  /// ATen's loops over floating-point numbers are vectors, of rows and of columns.
-  static double kept_cost(const at::Tensor& self) {
+  /// ATen's loops over floating-point numbers are vectors, of rows and of columns, if these are not
+  /// short: where each element of a result has a loop of its own, that costs, too. Columns are
+  /// vectors of sums only.
+  static double kept_cost(const at::Tensor& self, Reduced reduced) {
+    constexpr double kLoop = 20, kElement = 5;
     const c10::ScalarType dtype = self.scalar_type();
-    return dtype == c10::kFloat || dtype == c10::kDouble ? 0.5 * kCost : kCost;
+    const bool wide = dtype == c10::kFloat || dtype == c10::kDouble;
+    const double cost = wide ? 0.5 * kCost : kCost;
+    const ReducedRuns runs = reduced_runs(self, reduced);
+    if (runs.innermost_is_kept && !std::is_base_of_v<Sum, Reduction>) {
+      return std::max(cost, wide ? kElement : 2 * kElement);
+    }
+    return runs.are_short ? cost + kLoop / static_cast<double>(runs.reduced) : cost;
   }
 };
 
