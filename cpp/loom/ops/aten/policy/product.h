@@ -5,6 +5,7 @@
 
 #include "loom/ops/aten/structured.h"
 #include "loom/ops/recipes/product/blocked_product.h"
+#include "loom/ops/recipes/product/matrix_vector.h"
 #include "loom/ops/recipes/product/small_products.h"
 
 #include <ATen/ExpandUtils.h>
@@ -172,13 +173,17 @@ struct Product {
 struct MatrixVector {
   static constexpr bool kProbesDtypes = true;
 
-  static Along split(const std::array<at::Tensor, 1>& outputs, const at::Tensor& addend,
-                     const at::Tensor& matrix, const at::Tensor&, const at::Scalar&,
-                     const at::Scalar&) {
+  template <auto kCpu>
+  static void launch(const char* name, const std::array<at::Tensor, 1>& outputs,
+                     const at::Tensor& addend, const at::Tensor& matrix, const at::Tensor& vector,
+                     const at::Scalar& beta, const at::Scalar& alpha) {
     check_addend(outputs[0], addend);
+    if (launch_matrix_vector(name, outputs[0], addend, matrix, vector, beta, alpha)) return;
     // Rows are read once, from memory: a block is cheap but for that.
     const double cost = 0.5 * static_cast<double>(matrix.size(1));
-    return {.dims = {0, addend_dim(outputs[0], addend, 0), 0, SlicePlan::kWhole}, .cost = cost};
+    const Along split{.dims = {0, addend_dim(outputs[0], addend, 0), 0, SlicePlan::kWhole},
+                      .cost = cost};
+    launch_cpu<kCpu>(name, split, outputs, addend, matrix, vector, beta, alpha);
   }
 };
 

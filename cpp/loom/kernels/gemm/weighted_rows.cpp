@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loom/kernels/gemm/weighted_rows.h"
+
+#include "loom/simd/float_loops.h"
+
+namespace loom::kernels::gemm::LOOM_SIMD {
+using namespace simd::LOOM_SIMD;
+namespace {
+
+/// So many rows for each time that the sums are loaded and stored.
+template <int kRows, class T>
+[[gnu::always_inline]] inline void add_rows(const T* from, std::int64_t row_stride,
+                                            const float* weights, std::int64_t columns,
+                                            float* sums) {
+  Floats weight[kRows];
+  for (int r = 0; r < kRows; ++r) weight[r] = all(weights[r]);
+  for_vectors(
+      columns, LOOM_EACH {
+        (void)chain;
+        Floats sum = get(sums, i, count, 0);
+        for (int r = 0; r < kRows; ++r) sum += weight[r] * get(from + r * row_stride, i, count, 0);
+        put(sums, i, count, sum);
+      });
+}
+
+}  // namespace
+
+template <class T>
+void add_weighted_rows(const T* from, std::int64_t row_stride, const float* weights,
+                       std::int64_t rows, std::int64_t columns, float* sums) noexcept {
+  constexpr int kRows = 8;
+  std::int64_t row = 0;
+  for (; row + kRows <= rows; row += kRows) {
+    add_rows<kRows>(from + row * row_stride, row_stride, weights + row, columns, sums);
+  }
+  for (; row < rows; ++row) {
+    add_rows<1>(from + row * row_stride, row_stride, weights + row, columns, sums);
+  }
+}
+
+#define LOOM_INSTANTIATE(T)                                                           \
+  template void add_weighted_rows(const T*, std::int64_t, const float*, std::int64_t, \
+                                  std::int64_t, float*) noexcept;
+LOOM_INSTANTIATE(float)
+LOOM_INSTANTIATE(simd::BFloat16)
+LOOM_INSTANTIATE(simd::Half)
+#undef LOOM_INSTANTIATE
+
+}  // namespace loom::kernels::gemm::LOOM_SIMD

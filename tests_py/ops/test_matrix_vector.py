@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Products of a matrix with a vector as matrices lie in memory, and with what is added."""
+
+import pytest
+import torch
+from compare import agrees
+
+DTYPES = [torch.float32, torch.bfloat16, torch.float16]
+SIZES = [(64, 2), (70, 33), (300, 700), (1000, 129)]
+
+
+def numbers(*shape: int) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape))) / 4
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(("rows", "columns"), SIZES)
+def test_matrices_of_both_orders(rows: int, columns: int, dtype: torch.dtype) -> None:
+    vector, wide = numbers(columns).to(dtype), numbers(columns, rows + 5).to(dtype)
+    addend, strided = numbers(rows).to(dtype), numbers(2 * columns).to(dtype)
+    for matrix in (numbers(rows, columns).to(dtype), numbers(columns, rows).to(dtype).t()):
+        agrees(torch.mv, matrix, vector)
+        agrees(lambda m, v: m.mv(v[::2]), matrix, strided)
+        agrees(lambda a, m, v: torch.addmv(a, m, v, beta=0.5, alpha=2), addend, matrix, vector)
+        agrees(lambda a, m, v: torch.addmv(a[:1], m, v), addend, matrix, vector)
+        agrees(lambda a, m, v: torch.addmv(a * torch.nan, m, v, beta=0), addend, matrix, vector)
+        agrees(lambda a, m, v: a.addmv_(m, v), addend, matrix, vector)
+    agrees(lambda m, v: m[:, 2:-3].t().mv(v), wide, vector)
