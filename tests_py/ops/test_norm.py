@@ -293,13 +293,3 @@ def test_the_gradient_of_a_maximum_norm_of_complex_numbers_finds_the_maximum() -
             torch.linalg.vector_norm(x, math.inf, dim=1).sum().backward()
             gradients.append(x.grad.cpu())
         assert torch.equal(*gradients)
-
-
-@pytest.mark.parametrize("dim", [None, 0, (0, 1)], ids=str)
-@pytest.mark.parametrize("order", [math.inf, -math.inf])
-def test_a_maximum_norm_of_complex_numbers_is_one_of_their_magnitudes(order, dim) -> None:
-    x = torch.randn(300, 500, dtype=torch.complex64, device="loom")
-    norm = torch.linalg.vector_norm(x, order, dim=dim)
-    extremum = torch.amax if order > 0 else torch.amin
-    assert torch.equal(norm, extremum(x.abs(), dim=() if dim is None else dim))
-    agrees(lambda x: torch.linalg.vector_norm(x, order, dim, dtype=torch.complex128), x.cpu())

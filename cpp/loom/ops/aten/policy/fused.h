@@ -60,8 +60,9 @@ struct Abs {
   static constexpr bool kCommonIsOutput = true;
   static void emit(FusedOperator& f, const Tensor& to, const Tensor& self) {
     if (!self.is_complex()) return Number<Op::kAbs>::emit(f, to, self);
-    // Its float hypot is rounded in another way than ATen's: VectorNorm, too, has it from here.
-    if (!f.floating()) return f.give_up();
+    // The gradient of a maximum norm looks for absolute values that equal ATen's norm; float's
+    // hypot is rounded in another way than ATen's.
+    if (self.scalar_type() != c10::kComplexDouble || !f.floating()) return f.give_up();
     const Node real = f.load_part(self, 0);
     f.store(f.apply(Op::kHypot, real, f.load_part(self, 1)), to);
   }

@@ -8,8 +8,6 @@
 
 #include <ATen/ops/linalg_vector_norm_cpu_dispatch.h>
 
-#include <cmath>
-
 namespace loom::ops {
 
 /// A norm of norms is the norm, whatever the order, but for 0 (which counts).
@@ -36,12 +34,6 @@ struct VectorNorm {
   static void launch(const char* name, const std::array<at::Tensor, 1>& outputs,
                      const at::Tensor& self, const at::Scalar& order, at::OptionalIntArrayRef dims,
                      bool keepdim, std::optional<at::ScalarType> dtype) {
-    // The gradient of a maximum norm looks for absolute values that equal the norm: both are of
-    // one kernel.
-    if (self.is_complex() && std::isinf(order.toDouble())) {
-      const at::Tensor values = dtype ? self.to(*dtype).abs() : self.abs();
-      return launch<kCpu>(name, outputs, values, order, dims, keepdim, std::nullopt);
-    }
     const Reduced reduced = reduced_dims(self, dims, keepdim);
     // A result of a narrower dtype than the partial ones is not something the kernel can write.
     const bool in_parts =
