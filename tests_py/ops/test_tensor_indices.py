@@ -73,3 +73,14 @@ def test_what_is_not_there_is_refused_in_words_of_cpu(wrong: int) -> None:
         found = error_of(function, *(t.to("loom") for t in (x, i, j)))
         assert found[0] == expected[0]
         assert found[1].split(" (asynchronous")[0] == expected[1]
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_matrix_of_indices_out_of_bounds_is_named_by_writes(count, accumulate):
+    x = torch.zeros(4, 4, 5, device="loom")
+    indices = [torch.tensor([[0, 1, 9], [1, 2, 3]], device="loom")] * count
+    values = torch.ones(2, 3, *x.shape[count:], device="loom")
+    x.index_put_(indices, values, accumulate=accumulate)
+    with pytest.raises(IndexError, match="index 9 is out of bounds for dimension"):
+        torch.loom.synchronize()

@@ -9,6 +9,7 @@
 #include "loom/ops/recipes/indexed/read_rows.h"
 #include "loom/ops/recipes/indexed/write_rows.h"
 
+#include <ATen/DimVector.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/ops/copy_native.h>
@@ -93,6 +94,16 @@ Indices as_indices(const IndexRefs& refs, std::int64_t dim) {
     if (ref->defined()) indices.push_back(ref->alias());
   }
   return indices;
+}
+
+/// Those of what the indices select, as they are given to the kernel.
+at::DimVector selected_sizes(const TensorRef& self, const IndexRefs& refs, std::int64_t dim) {
+  const auto sizes = self.sizes();
+  at::DimVector selected(sizes.begin(), sizes.begin() + dim);
+  selected.append(refs[0]->sizes().begin(), refs[0]->sizes().end());
+  for (const TensorRef* ref : refs) dim += ref->defined() ? 1 : 0;
+  selected.append(sizes.begin() + dim, sizes.end());
+  return selected;
 }
 
 /// The tensor as items along one dimension, inner ones counted in elements.
@@ -214,7 +225,8 @@ void write_kernel(Grid& grid, const TensorRef& to, const TensorRef& first, const
       list ? Places::of(list.get(), lines.count, lines.items, /*wraps=*/false) : std::nullopt;
   if (places) return write_rows(grid, to, to, *places, with, lines, {.how = how});
   at::Tensor result = to.alias();
-  result.index_put_(as_indices(refs, dim), with.alias(), how == Combine::kAdd);
+  result.index_put_(as_indices(refs, dim), with.alias().view(selected_sizes(to, refs, dim)),
+                    how == Combine::kAdd);
 }
 
 }  // namespace
