@@ -45,7 +45,7 @@ T* part(std::byte* room, std::int64_t bytes) {
 
 std::int64_t planes_at_a_time(const Windows& windows, std::int64_t planes,
                               std::size_t item_bytes) noexcept {
-  if (windows.last || planes < kLeastPlanes ||
+  if (windows.last ||
       windows.columns.from * static_cast<std::int64_t>(item_bytes) > kShortRowBytes ||
       std::max(input_elements(windows), result_elements(windows)) > kLargestPlane) {
     return 0;
