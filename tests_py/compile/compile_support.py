@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch._inductor.utils import run_and_get_code
 from torch.utils import _pytree as pytree
 
 LOOM = torch.device("loom", 0)
@@ -100,3 +101,16 @@ def package(function: Callable[..., Any], *inputs: Any, path: Path, **options: A
         program, package_path=str(path / "f.pt2"), inductor_configs=options
     )
     return torch._inductor.aoti_load_package(made)
+
+
+def source_of(function: Callable[..., Any], *inputs: Any) -> str:
+    """What a function becomes, compiled on loom, with no cache; its results are right."""
+    on_cpu, on_loom = to(inputs, "cpu"), to(inputs, LOOM)
+    with (
+        torch._inductor.config.patch(fx_graph_cache=False),
+        torch._functorch.config.patch(enable_autograd_cache=False),
+    ):
+        actual, sources = run_and_get_code(torch.compile(function, fullgraph=True), *on_loom)
+    assert_equal(actual, function(*on_cpu))
+    assert_equal(on_loom, on_cpu)
+    return "\n".join(sources)

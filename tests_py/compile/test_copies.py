@@ -3,22 +3,9 @@
 
 import pytest
 import torch
-from compile_support import LOOM, assert_equal, to
-from torch._inductor.utils import run_and_get_code
+from compile_support import source_of
 
 pytestmark = pytest.mark.thorough
-
-
-def source_of(function, *inputs):
-    on_cpu, on_loom = to(inputs, "cpu"), to(inputs, LOOM)
-    with (
-        torch._inductor.config.patch(fx_graph_cache=False),
-        torch._functorch.config.patch(enable_autograd_cache=False),
-    ):
-        actual, sources = run_and_get_code(torch.compile(function, fullgraph=True), *on_loom)
-    assert_equal(actual, function(*on_cpu))
-    assert_equal(on_loom, on_cpu)
-    return "\n".join(sources)
 
 
 def image(dtype=torch.float32):

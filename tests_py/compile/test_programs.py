@@ -5,7 +5,7 @@ import math
 
 import pytest
 import torch
-from compile_support import LOOM, assert_equal, compile_and_compare, to
+from compile_support import LOOM, assert_equal, compile_and_compare, source_of, to
 from torch import nn
 from torch._inductor.utils import run_and_get_code
 from torch.nn import functional as F  # noqa: N812
@@ -29,15 +29,7 @@ pytestmark = [
 
 def parts_of(function, *inputs):
     """How many programs and kernels of C++ a function becomes, compiled; the results are right."""
-    on_cpu, on_loom = to(inputs, "cpu"), to(inputs, LOOM)
-    with (
-        torch._inductor.config.patch(fx_graph_cache=False),
-        torch._functorch.config.patch(enable_autograd_cache=False),
-    ):
-        actual, sources = run_and_get_code(torch.compile(function, fullgraph=True), *on_loom)
-    assert_equal(actual, function(*on_cpu))
-    assert_equal(on_loom, on_cpu)
-    source = "\n".join(sources)
+    source = source_of(function, *inputs)
     return source.count(" = loom_program("), source.count("loom_kernel(async_compile")
 
 

@@ -37,7 +37,7 @@ class StridedCopy {
 
  private:
   static constexpr int kMaxDims = 8;
-  static constexpr int kSquareTiles = 8;  // a side: 256 KiB or less
+  static constexpr int kSquareTiles = 8;  // a side: 256 KiB of items of 4 bytes
 
   enum class Form : std::uint8_t {
     kRuns,      ///< or pieces of them
