@@ -234,7 +234,7 @@ void StridedCopy::cut(std::size_t total_bytes) {
   units_per_block_ = std::max<std::int64_t>(1, static_cast<std::int64_t>(kBlockBytes / unit_bytes));
 }
 
-void StridedCopy::run(std::int64_t block) const noexcept {
+void StridedCopy::run(std::int64_t block) const {
   const std::int64_t begin = block * units_per_block_;
   const std::int64_t end = std::min(units_, begin + units_per_block_);
   if (form_ == Form::kTiles) {

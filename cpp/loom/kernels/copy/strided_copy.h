@@ -33,7 +33,8 @@ class StridedCopy {
   [[nodiscard]] std::int64_t blocks() const noexcept { return ceil_div(units_, units_per_block_); }
   /// Bytes of all blocks.
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
-  void run(std::int64_t block) const noexcept;
+  /// Throws: std::bad_alloc.
+  void run(std::int64_t block) const;
 
  private:
   static constexpr int kMaxDims = 8;
@@ -76,7 +77,7 @@ class StridedCopy {
   void run_short(std::int64_t begin, std::int64_t end) const noexcept;
   [[nodiscard]] TurnedTile tile_at(std::int64_t unit, std::int64_t edge) const noexcept;
   void run_tiles(std::int64_t begin, std::int64_t end) const noexcept;
-  void run_squares(std::int64_t begin, std::int64_t end) const noexcept;
+  void run_squares(std::int64_t begin, std::int64_t end) const;
   void run_parts(std::int64_t begin, std::int64_t end) const noexcept;
   void copy_run(std::byte* to, const std::byte* from, std::size_t bytes) const noexcept;
 

@@ -50,7 +50,7 @@ void StridedCopy::run_tiles(std::int64_t begin, std::int64_t end) const noexcept
 
 // Tiles beside each other in the result share lines of it. A square of them is turned in L2, then
 // its rows are streamed, of which only the first and the last line are shared.
-void StridedCopy::run_squares(std::int64_t begin, std::int64_t end) const noexcept {
+void StridedCopy::run_squares(std::int64_t begin, std::int64_t end) const {
   constexpr std::ptrdiff_t kLine = 64;
   const int edge = tile_edge(run_bytes_), square_edge = kSquareTiles * edge;
   const auto item = static_cast<std::ptrdiff_t>(run_bytes_);
