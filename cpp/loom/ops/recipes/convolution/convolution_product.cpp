@@ -46,7 +46,8 @@ bool suits_product(const at::Tensor& result, const at::Tensor& left, const at::T
 // are pixels (convolve_pixels.h).
 bool are_too_few(const at::Tensor& images) {
   const std::int64_t count = pixels(images);
-  return images.scalar_type() == c10::ScalarType::BFloat16 && count % 2 != 0 && count < kPanel;
+  return images.scalar_type() == c10::ScalarType::BFloat16 && has_bfloat16_kernel() &&
+         count % 2 != 0 && count < kPanel;
 }
 
 bool launch_product(const char* name, const at::Tensor& result, const at::Tensor& addend,

@@ -10,6 +10,7 @@
 #include "loom/ops/recipes/product/widened_product.h"
 
 #include <algorithm>
+#include <type_traits>
 #include <utility>
 
 namespace loom::ops {
@@ -20,16 +21,15 @@ using detail::block_of;
 using detail::broadcast;
 using detail::cut;
 using detail::Finish;
-using detail::HalfProblem;
 using detail::is_bias;
 using detail::is_turned_bias;
+using detail::is_widened;
 using detail::operand;
 using detail::Part;
 using detail::Problem;
 using detail::reads_columns;
 using detail::run_part;
 using detail::run_widened;
-using detail::WidenedProblem;
 
 // Below this calling the block kernel is no faster than calling MKL.
 constexpr double kLeastProduct = 16 * 16 * 16;
@@ -179,19 +179,21 @@ void run(Grid& grid, Problem<T, E> p) {
   }
 }
 
-// Of float16 only a few rows that meet dense columns are multiplied where they lie.
-void run(Grid& grid, const HalfProblem& p) {
+// Only a few rows that meet dense columns are multiplied where they lie.
+template <class T>
+void run_half(Grid& grid, const Problem<T>& p) {
   if (reads_columns(p)) {
     run_blocks(grid, p, /*turned=*/false, /*continues=*/false, /*ends=*/true);
   } else {
-    run_widened(grid, p, [&](const WidenedProblem& widened) { run(grid, widened); });
+    run_widened(grid, p, [&](const Problem<T, float>& widened) { run(grid, widened); });
   }
 }
 
 template <class T>
 bool suits(const at::Tensor& result, const at::Tensor& left, const at::Tensor& right,
            ProductsOf use) {
-  if (!can_multiply<T>(use) || result.numel() == 0 || left.numel() == 0) return false;
+  const bool can = can_multiply<T>(use) || multiplies_in_floats(result.scalar_type());
+  if (!can || result.numel() == 0 || left.numel() == 0) return false;
   const auto view = [](const at::Tensor& tensor) {
     return operand<const T>(nullptr, tensor.sizes(), tensor.strides());
   };
@@ -216,7 +218,10 @@ void start(Grid& grid, const TensorRef& result, const TensorRef& addend, const T
                      .batch = result.dim() == 3 ? result.sizes()[0] : 1,
                      .options = options};
   if (addend.defined()) problem.addend = broadcast<T>(addend, result);
-  run(grid, problem);
+  if constexpr (!std::is_same_v<T, float>) {
+    if (is_widened<T>()) return run_half(grid, problem);
+  }
+  if constexpr (!std::is_same_v<T, c10::Half>) run(grid, std::move(problem));
 }
 
 }  // namespace
@@ -227,10 +232,8 @@ bool suits_blocked_product(const at::Tensor& result, const at::Tensor& left,
   switch (dtype) {
     case c10::ScalarType::Float:
     case c10::ScalarType::BFloat16:
-      break;
     case c10::ScalarType::Half:
-      if (use == ProductsOf::kMatrices) break;
-      return false;
+      break;
     default:
       return false;
   }

@@ -126,10 +126,20 @@ bool can_multiply<c10::Half>(ProductsOf) {
   return simd_level() >= SimdLevel::kAvx2 && at::globalContext().userEnabledMkldnn();
 }
 
+bool has_bfloat16_kernel() {
+  static const bool works = bfloat16_works();
+  return works;
+}
+
 template <>
 bool can_multiply<BFloat16>(ProductsOf) {
-  static const bool works = bfloat16_works();
-  return works && at::globalContext().userEnabledMkldnn();
+  return has_bfloat16_kernel() && at::globalContext().userEnabledMkldnn();
+}
+
+bool multiplies_in_floats(c10::ScalarType dtype) {
+  const bool half = dtype == c10::ScalarType::Half ||
+                    (dtype == c10::ScalarType::BFloat16 && !has_bfloat16_kernel());
+  return half && can_multiply<c10::Half>();
 }
 
 // LOOM_SIMD does not keep oneDNN from the matrix unit.

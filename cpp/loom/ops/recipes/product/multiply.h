@@ -53,6 +53,14 @@ enum class ProductsOf { kMatrices, kConvolution, kRecurrentLayer };
 template <class T>
 [[nodiscard]] bool can_multiply(ProductsOf use = ProductsOf::kMatrices);
 
+/// Whether the processor has products of bfloat16, and libtorch a block kernel of them. Thread:
+/// any.
+[[nodiscard]] bool has_bfloat16_kernel();
+
+/// True of a half type whose operands become float32 before they are multiplied: float16, and
+/// bfloat16 where the processor has no products of it. To be asked like can_multiply().
+[[nodiscard]] bool multiplies_in_floats(c10::ScalarType dtype);
+
 /// True if multiply() takes the operand: dense rows or columns.
 template <class T>
 [[nodiscard]] bool can_pack(const MatrixView<const T>& operand) noexcept {

@@ -202,7 +202,7 @@ void run_in_tiles(const Part<T, E>& whole, const Finish<T, E>& finish) {
     for (std::int64_t row = 0; row < strip.left.rows; row += kTileRows) {
       const std::int64_t rows = std::min(kTileRows, strip.left.rows - row);
       const Part<T, E> p = strip.cut(row, 0, rows, columns);
-      if constexpr (std::is_same_v<T, c10::BFloat16>) {
+      if constexpr (std::is_same_v<E, c10::BFloat16>) {
         if (p.result.row_major()) {
           run_tile(p, packed, finish);
           finish(p);

@@ -93,10 +93,12 @@ void store(const float* from, const MatrixView<T>& result) {
     const float* const sums = from + i * result.columns;
     auto* const row = stored(result.data + i * result.row_stride);
     if constexpr (std::is_same_v<T, c10::BFloat16>) {
-      kernels::gemm::store_sums(sums, nullptr, result.columns, row);
-    } else {
-      kernels::round_row<Stored<T>>(row, sums, result.columns);
+      if (kernels::gemm::store_sums.available()) {
+        kernels::gemm::store_sums(sums, nullptr, result.columns, row);
+        continue;
+      }
     }
+    kernels::round_row<Stored<T>>(row, sums, result.columns);
   }
 }
 

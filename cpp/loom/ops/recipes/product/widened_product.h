@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-// Products of float16, whose operands become float32 before they are multiplied: by all cores, and
-// as much at a time as a far cache has room for. Their layout stays. Thread: the worker.
+// Products of half types, whose operands become float32 before they are multiplied: by all cores,
+// and as much at a time as a far cache has room for. Their layout stays. Thread: the worker.
 
 #include "loom/base/ceil_div.h"
 #include "loom/kernels/copy/convert_row.h"
@@ -11,15 +11,21 @@
 #include "loom/ops/recipes/product/multiply.h"
 #include "loom/ops/recipes/product/product_blocks.h"
 
+#include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 namespace loom::ops::detail {
 
-using HalfProblem = Problem<c10::Half, c10::Half>;
-using WidenedProblem = Problem<c10::Half, float>;
+/// Whether elements are widened: of float16 always, of bfloat16 where nothing multiplies them.
+template <class T>
+[[nodiscard]] bool is_widened() {
+  if constexpr (std::is_same_v<T, c10::BFloat16>) return !has_bfloat16_kernel();
+  return std::is_same_v<T, c10::Half>;
+}
 
 // Elements of an operand that are widened at a time, and by a task.
 inline constexpr std::int64_t kMostWidened = 4 << 20;
@@ -28,9 +34,10 @@ inline constexpr std::int64_t kWidenedAtOnce = 32 << 10;
 inline const Scratch t_widened_left, t_widened_right;
 
 /// A batch of matrices as lines, rows or columns, and where their copies are.
+template <class T>
 class Widening {
  public:
-  Widening(const Operand<const c10::Half>& from, std::int64_t batch, const Scratch& scratch)
+  Widening(const Operand<const T>& from, std::int64_t batch, const Scratch& scratch)
       : by_rows_(from.first.row_major()),
         from_{by_rows_ ? from.first : from.first.transposed(), from.step},
         items_(from.step == 0 ? 1 : batch),
@@ -43,8 +50,8 @@ class Widening {
   void run(std::int64_t task) const {
     const std::int64_t begin = task * at_once_, end = std::min(begin + at_once_, lines());
     for (std::int64_t line = begin; line < end; ++line) {
-      const MatrixView<const c10::Half> item = from_.item(line / from_.first.rows);
-      kernels::widen_row<simd::Half>(
+      const MatrixView<const T> item = from_.item(line / from_.first.rows);
+      kernels::widen_row<Stored<T>>(
           to_ + line * ld_, stored(item.data + line % item.rows * item.row_stride), item.columns);
     }
   }
@@ -58,13 +65,14 @@ class Widening {
   [[nodiscard]] std::int64_t lines() const noexcept { return items_ * from_.first.rows; }
 
   bool by_rows_;
-  Operand<const c10::Half> from_;
+  Operand<const T> from_;
   std::int64_t items_, ld_, at_once_;
   float* to_;
 };
 
 /// `count` items of the batch from `first` on, of some rows and columns of each.
-inline HalfProblem part_of(const HalfProblem& p, std::int64_t first, std::int64_t count,
+template <class T>
+Problem<T> part_of(const Problem<T>& p, std::int64_t first, std::int64_t count,
                            std::int64_t row, std::int64_t rows, std::int64_t column,
                            std::int64_t columns) {
   const auto moved = [=](auto operand, std::int64_t r, std::int64_t height, std::int64_t c,
@@ -83,8 +91,8 @@ inline HalfProblem part_of(const HalfProblem& p, std::int64_t first, std::int64_
 }
 
 /// Calls run(widened) for the parts of a product.
-template <class Run>
-void run_widened(Grid& grid, const HalfProblem& p, Run&& run) {
+template <class T, class Run>
+void run_widened(Grid& grid, const Problem<T>& p, Run&& run) {
   const std::int64_t most = std::max<std::int64_t>(kMostWidened / p.inner(), 1);
   const auto even = [=](std::int64_t count) { return cut(count, ceil_div(count, most), kRowUnit); };
   const std::int64_t rows = even(p.rows()), columns = even(p.columns());
@@ -93,7 +101,7 @@ void run_widened(Grid& grid, const HalfProblem& p, Run&& run) {
   for (std::int64_t first = 0; first < p.batch; first += items) {
     for (std::int64_t row = 0; row < p.rows(); row += rows) {
       for (std::int64_t column = 0; column < p.columns(); column += columns) {
-        const HalfProblem part =
+        const Problem<T> part =
             part_of(p, first, std::min(items, p.batch - first), row, std::min(rows, p.rows() - row),
                     column, std::min(columns, p.columns() - column));
         const Widening left(part.left, part.batch, t_widened_left);
@@ -101,7 +109,7 @@ void run_widened(Grid& grid, const HalfProblem& p, Run&& run) {
         grid.run_by_any(left.tasks() + right.tasks(), [&](std::int64_t task) {
           task < left.tasks() ? left.run(task) : right.run(task - left.tasks());
         });
-        run(WidenedProblem{.result = part.result,
+        run(Problem<T, float>{.result = part.result,
                            .addend = part.addend,
                            .left = left.widened(),
                            .right = right.widened(),
