@@ -241,12 +241,13 @@ def test_those_of_weights_that_are_whole_numbers_are_one_command() -> None:
     torch.testing.assert_close(result.cpu(), expected.cpu(), rtol=2e-2, atol=2e-2)
 
 
-def test_batch_norm_does_not_come_between() -> None:
-    images = numbers(4, 64, 30, 30, dtype=torch.bfloat16).to("loom")
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_batch_norm_does_not_come_between(dtype: torch.dtype) -> None:
+    images = numbers(4, 64, 30, 30, dtype=dtype).to("loom")
     layer = torch.nn.Sequential(
-        torch.nn.Conv2d(64, 64, 3), torch.nn.BatchNorm2d(64), torch.nn.ReLU()
+        torch.nn.Conv2d(64, 64, 1), torch.nn.BatchNorm2d(64), torch.nn.ReLU()
     )
-    layer = layer.eval().bfloat16().to("loom")
+    layer = layer.eval().to("loom", dtype)
     before = torch.rand(2000, 2000, device="loom")
 
     def run() -> None:

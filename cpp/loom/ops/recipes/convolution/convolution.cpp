@@ -9,10 +9,12 @@
 #include "loom/ops/meta/dtype_probe.h"
 #include "loom/ops/recipes/convolution/convolution_blocks.h"
 #include "loom/ops/recipes/convolution/convolution_choice.h"
+#include "loom/ops/recipes/convolution/convolution_detour.h"
 #include "loom/ops/recipes/convolution/convolution_open.h"
 #include "loom/ops/recipes/convolution/convolution_phases.h"
 #include "loom/ops/recipes/convolution/convolution_product.h"
 #include "loom/ops/recipes/depthwise/depthwise.h"
+#include "loom/ops/recipes/product/in_floats.h"
 
 #include <ATen/Context.h>
 #include <ATen/DimVector.h>
@@ -24,6 +26,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <initializer_list>
 #include <tuple>
 
@@ -102,36 +105,6 @@ at::Tensor empty_result(c10::IntArrayRef sizes, const at::Tensor& like, bool cha
                                          : c10::get_channels_last_strides_3d(sizes);
   return empty_strided(sizes, strides, like.scalar_type(), like.device());
 }
-
-/// Where oneDNN's kernels are not to be called with operands as they are. Those whose channels lie
-/// last read and write what is not theirs if a window may see nothing but padding. Gradients of
-/// weights of bfloat16 are wrong then, and where windows are deeper than images, or twice as high
-/// or wide, or have a tap that sees nothing in any of its places. Kernels of floats whose channels
-/// are planes are right.
-struct Detour {
-  bool planes = false;            ///< all operands as planes
-  bool floats_of_weight = false;  ///< and the gradients of weights and bias in floats
-
-  /// `images` and `windows` are what a convolution that is not transposed has as input and output.
-  Detour(const at::Tensor& images, const at::Tensor& windows, const at::Tensor& weight,
-         const Parameters& p) {
-    bool large = false;
-    for (std::int64_t d = 2; d < images.dim(); ++d) {
-      const auto i = static_cast<std::size_t>(d - 2);
-      const std::int64_t size = images.size(d), extent = (weight.size(d) - 1) * p.dilation[i];
-      const std::int64_t last = (windows.size(d) - 1) * p.stride[i] - p.padding[i];
-      const bool is_depth = images.dim() == 5 && d == 2;
-      planes |= p.padding[i] > extent || last >= size;
-      large |= extent >= (is_depth ? size : 2 * size);
-      for (std::int64_t tap = 0; tap < weight.size(d); ++tap) {
-        const std::int64_t first = tap * p.dilation[i] - p.padding[i];
-        const std::int64_t window = std::max<std::int64_t>(ceil_div(-first, p.stride[i]), 0);
-        large |= window >= windows.size(d) || first + window * p.stride[i] >= size;
-      }
-    }
-    floats_of_weight = images.scalar_type() == c10::kBFloat16 && (planes || large);
-  }
-};
 
 /// A single pixel may be in both orders.
 bool are_planes(std::initializer_list<at::Tensor> operands) {
@@ -223,6 +196,11 @@ at::Tensor convolve_images(const at::Tensor& input, const at::Tensor& weight,
     return output;
   }
   if (convolve_alone(output, from, weight, bias.value_or(at::Tensor()), p)) return output;
+  if (computes_in_floats(input, ProductsOf::kConvolution)) {
+    const auto bias_in_floats = in_floats(bias.value_or(at::Tensor()));
+    return output.copy_(
+        convolve_images(in_floats(from), in_floats(weight), bias_in_floats, p, sizes));
+  }
   check_dtype(input, p);
   const ConvolutionCut cut = cut_forward(output, from, weight, p.transposed, p.groups);
   // Nothing is gained from one block, or from blocks that leave the caches before they are done.
@@ -317,15 +295,15 @@ GradientTuple image_gradients(const at::Tensor& given_grad, const at::Tensor& gi
   // oneDNN's kernels for gradients of weights read what is not theirs.
   const bool dilated = channels_last && given_input.scalar_type() == c10::kBFloat16 &&
                        *std::ranges::max_element(p.dilation) > 1;
-  const bool in_floats = (mask[1] || mask[2]) && (detour.floats_of_weight || dilated);
-  if (in_floats ||
+  const bool weight_in_floats = (mask[1] || mask[2]) && (detour.floats_of_weight || dilated);
+  if (weight_in_floats ||
       (channels_last && detour.planes && !are_planes({given_grad, given_input, weight}))) {
-    const c10::ScalarType dtype = in_floats ? c10::kFloat : weight.scalar_type();
+    const c10::ScalarType dtype = weight_in_floats ? c10::kFloat : weight.scalar_type();
     const auto plane = [&](const at::Tensor& operand) { return operand.to(dtype).contiguous(); };
     auto [to_input, to_weight, to_bias] =
         image_gradients(plane(given_grad), plane(given_input), plane(weight), p,
-                        {mask[0] && !in_floats, mask[1], mask[2]});
-    if (mask[0] && in_floats) {
+                        {mask[0] && !weight_in_floats, mask[1], mask[2]});
+    if (mask[0] && weight_in_floats) {
       to_input =
           std::get<0>(image_gradients(given_grad, given_input, weight, p, {true, false, false}));
     }
@@ -359,7 +337,16 @@ GradientTuple image_gradients(const at::Tensor& given_grad, const at::Tensor& gi
     sum_over_pixels(other.bias, grad);
     other.bias.reset();
   }
-  if (other.input.defined() || other.weight.defined() || other.bias.defined()) {
+  const std::array<bool, 3> left{other.input.defined(), other.weight.defined(),
+                                 other.bias.defined()};
+  if (std::ranges::none_of(left, std::identity())) return {to.input, to.weight, to.bias};
+  if (computes_in_floats(grad, ProductsOf::kConvolution)) {
+    const auto [to_input, to_weight, to_bias] =
+        image_gradients(in_floats(grad), in_floats(input), in_floats(weight), p, left);
+    if (left[0]) other.input.copy_(to_input);
+    if (left[1]) other.weight.copy_(to_weight);
+    if (left[2]) other.bias.copy_(to_bias);
+  } else {
     const ConvolutionCut cut = cut_backward(grad, input, weight, p.transposed, p.groups,
                                             other.weight.defined() || other.bias.defined());
     launch_on(grad.device(), "convolution_backward", Custom{}, convolve_backward_blocks,
