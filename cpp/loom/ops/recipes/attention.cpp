@@ -5,6 +5,7 @@
 #include "loom/ops/launch/launch.h"
 #include "loom/ops/recipes/flash_attention/few_queries.h"
 #include "loom/ops/recipes/flash_attention/flash_attention.h"
+#include "loom/ops/recipes/product/in_floats.h"
 
 #include <ATen/Context.h>
 #include <ATen/OpMathType.h>
@@ -151,6 +152,12 @@ Attention attention(const at::Tensor& query, const at::Tensor& key, const at::Te
              suits_flash_attention(output)) {
     launch(kName, Custom{}, flash_attention, out(output), out(log_sum), query, key, value, mask,
            causal, factor(query, scale));
+  } else if (computes_in_floats(query)) {
+    const Attention made = attention(
+        in_floats(query), in_floats(key), in_floats(value),
+        optional(in_floats(mask.value_or(at::Tensor()))), dropout, causal, false, scale);
+    output.copy_(std::get<0>(made));
+    log_sum.copy_(std::get<1>(made));
   } else {
     const auto split = cut<5>(query, key, mask, {2, 2, 1, 1, 1});
     launch(kName, split, forward_kernel, out(output.transpose(1, 2)), out(log_sum.transpose(1, 2)),
@@ -202,6 +209,15 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> attention_backward(
                                      value, log_sum, mask)) {
     launch(kName, Custom{}, flash_attention_backward, out(to_query), out(to_key), out(to_value),
            dense_grad, query, key, value, output, log_sum, mask, causal, factor(query, scale));
+    return {to_query, to_key, to_value, at::Tensor()};
+  }
+  if (computes_in_floats(query)) {
+    const auto [query_floats, key_floats, value_floats, none] = attention_backward(
+        in_floats(grad), in_floats(query), in_floats(key), in_floats(value), in_floats(mask), {},
+        in_floats(output), log_sum, {}, {}, 0, 0, dropout, causal, {}, {}, scale);
+    to_query.copy_(query_floats);
+    to_key.copy_(key_floats);
+    to_value.copy_(value_floats);
     return {to_query, to_key, to_value, at::Tensor()};
   }
   Along split = cut<9>(query, key, mask, {2, 2, 2, 2, 2, 2, 2, 2, 2});
