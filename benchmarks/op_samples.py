@@ -115,29 +115,32 @@ def dtype_of(info: Any) -> torch.dtype:
     return next(iter(info.dtypes))
 
 
-def samples(info: Any) -> Iterator[Sample]:
+def samples(info: Any, dtype: torch.dtype | None) -> Iterator[Sample]:
+    """Of a dtype, or of one that the operator has."""
     torch.manual_seed(0)
-    dtype = dtype_of(info)
-    gradients = info.supports_autograd and dtype.is_floating_point
+    dtype = dtype or dtype_of(info)
+    if dtype not in info.dtypes:
+        return
+    gradients = info.supports_autograd and dtype in info.backward_dtypes and dtype.is_floating_point
     made = info.sample_inputs("cpu", dtype, requires_grad=gradients)
     for sample in itertools.islice(made, SAMPLES):
         yield Sample(info.op, (sample.input, *sample.args), dict(sample.kwargs))
 
 
-def small(info: Any) -> Sample | None:
+def small(info: Any, dtype: torch.dtype | None = None) -> Sample | None:
     """The first sample that has elements, but not so many as those that test 64-bit indices."""
-    fitting = (sample for sample in samples(info) if 0 < sample.elements <= MOST_SMALL)
+    fitting = (sample for sample in samples(info, dtype) if 0 < sample.elements <= MOST_SMALL)
     return next(fitting, None)
 
 
-def large(info: Any, elements: int) -> Sample | None:
+def large(info: Any, elements: int, dtype: torch.dtype | None = None) -> Sample | None:
     """The sample whose number of elements is nearest to what is wanted, from below if it can be,
     or the first one whose call is long.
     """
-    best = small(info)
+    best = small(info, dtype)
     factor, deadline = 2, time.monotonic() + SECONDS
     while factor <= LARGEST_FACTOR and not enough(best, elements) and time.monotonic() < deadline:
-        found, too_large = _largest(info, factor, elements)
+        found, too_large = _largest(info, dtype, factor, elements)
         if found is None or (best is not None and found.elements <= best.elements):
             break
         best = found
@@ -158,11 +161,13 @@ def enough(sample: Sample | None, elements: int) -> bool:
     return sample is not None and sample.elements >= ENOUGH * elements
 
 
-def _largest(info: Any, factor: int, elements: int) -> tuple[Sample | None, bool]:
+def _largest(
+    info: Any, dtype: torch.dtype | None, factor: int, elements: int
+) -> tuple[Sample | None, bool]:
     """The largest sample that is not too large, and whether there was one that was."""
     best = None
     with sizes_times(factor):
-        for sample in samples(info):
+        for sample in samples(info, dtype):
             if sample.elements > TOO_MANY * elements:
                 return best, True
             if best is None or sample.elements > best.elements:

@@ -85,17 +85,19 @@ class Worker:
             self._process = None
 
 
-def measure(wanted: Sequence[str], kinds: Sequence[str]) -> list[Row]:
+def measure(wanted: Sequence[str], kinds: Sequence[str], dtype: str | None) -> list[Row]:
     worker, rows = Worker(), []
     infos = database()
     for index, info in enumerate(infos):
         name = info.formatted_name
         if wanted and not any(each in name for each in wanted):
             continue
+        if dtype and getattr(torch, dtype) not in info.dtypes:
+            continue
         for kind in kinds:
             if "gradient" in kind and not info.supports_autograd:
                 continue
-            row = {"name": name, "kind": kind} | worker.ask([index, kind])
+            row = {"name": name, "kind": kind} | worker.ask([index, kind, dtype])
             rows.append(row)
             print(f"[{index}/{len(infos)}] {json.dumps(row)}", file=sys.stderr, flush=True)
     worker.stop()
@@ -198,6 +200,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="parts of operators' names; all, if none is given")
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
+    parser.add_argument("--dtype", help="that all operands have, instead of float32 and others")
     parser.add_argument("--write", action="store_true", help="write a page in docs/performance")
     parser.add_argument("--output", type=Path, help="where the rows go, as JSON")
     given = parser.parse_args()
@@ -207,11 +210,12 @@ def main() -> None:
         "processor": limits.processor(),
         "cores": properties.core_count,
         "instructions": f"{properties.simd} (cpu {torch.backends.cpu.get_cpu_capability()})"
-        + narrowed,
+        + narrowed
+        + (f", {given.dtype}" if given.dtype else ""),
         "torch": torch.__version__,
         "date": datetime.date.today().isoformat(),
         "elements": ELEMENTS,
-        "rows": measure(given.names, given.kinds),
+        "rows": measure(given.names, given.kinds, given.dtype),
     }
     print(f"\n{run['processor']}, {run['cores']} cores, {run['instructions']}")
     table(HEADLINE, headline(run["rows"]))

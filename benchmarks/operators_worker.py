@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A process that measures operators: each [index in op_db, kind] on standard input is answered by
-the seconds of a call on cpu and on loom, measured in turns.
+"""A process that measures operators: each [index in op_db, kind, dtype or null] on standard input
+is answered by the seconds of a call on cpu and on loom, measured in turns.
 """
 
 from __future__ import annotations
@@ -119,10 +119,11 @@ def computes(call: Call, sample: op_samples.Sample) -> bool:
     )
 
 
-def answer(index: int, kind: str) -> dict[str, Any]:
+def answer(index: int, kind: str, dtype_name: str | None) -> dict[str, Any]:
     info = op_samples.database()[index]
     waited = kind.startswith("large")
-    sample = op_samples.large(info, ELEMENTS) if waited else op_samples.small(info)
+    dtype = getattr(torch, dtype_name) if dtype_name else None
+    sample = op_samples.large(info, ELEMENTS, dtype) if waited else op_samples.small(info, dtype)
     if sample is None:
         return {"problem": "no sample has elements"}
     if waited and sample.elements < LEAST_ELEMENTS and not sample.is_long:
@@ -136,9 +137,8 @@ def work() -> None:
     os.dup2(2, 1)  # what operators print is no answer
     warnings.simplefilter("ignore")
     for line in sys.stdin:
-        index, kind = json.loads(line)
         try:
-            result = answer(index, kind)
+            result = answer(*json.loads(line))
         except Exception as error:
             result = {"problem": f"{type(error).__name__}: {error}"[:200]}
         answers.write(json.dumps(result) + "\n")
