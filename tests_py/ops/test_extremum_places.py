@@ -4,7 +4,7 @@
 import pytest
 import torch
 
-DTYPES = (torch.float32, torch.bfloat16)
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 # Of rows, of columns, of both; parts of a long row; lines that end within a vector.
 CASES = [
     ((40,), 0),

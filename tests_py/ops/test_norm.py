@@ -134,7 +134,7 @@ def check_against_double(run, operands, error):
         torch.testing.assert_close(got.cpu().double(), wanted, rtol=error, atol=error * size)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("parameters", [torch.float32, None])
 @pytest.mark.parametrize(
     ("shape", "memory_format"),
@@ -188,7 +188,7 @@ def test_batch_norm_of_constants_and_of_what_is_no_number():
         agrees(lambda x: F.batch_norm(x, None, None, training=True), operand)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("weights", [torch.float32, None])
 @pytest.mark.parametrize("shape", [(3, 1), (5, 7), (9, 64), (2, 3, 65), (300, 384), (3, 70000)])
 def test_layer_norm_of_short_and_long_rows(shape, dtype, weights):
@@ -214,7 +214,7 @@ def test_layer_norm_of_short_and_long_rows(shape, dtype, weights):
     check_against_double(run, (x, grad, weight, bias), error * (100 if width == 1 else 1))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("shape", [(3, 1), (5, 7), (9, 64), (2, 3, 65), (33, 100), (3, 70000)])
 @pytest.mark.parametrize("function", [torch.softmax, torch.log_softmax])
 def test_softmax_of_short_and_long_rows(function, shape, dtype):

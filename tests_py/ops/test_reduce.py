@@ -235,7 +235,7 @@ CHANNELS = [
 ]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("function", [torch.sum, torch.mean])
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize(("shape", "dims"), CHANNELS, ids=str)

@@ -23,5 +23,6 @@ double inner_product(const T* a, const T* b, std::int64_t all_elements) noexcept
 
 template double inner_product(const float*, const float*, std::int64_t) noexcept;
 template double inner_product(const simd::BFloat16*, const simd::BFloat16*, std::int64_t) noexcept;
+template double inner_product(const simd::Half*, const simd::Half*, std::int64_t) noexcept;
 
 }  // namespace loom::kernels::gemm::LOOM_SIMD

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-// The inner product of two long vectors of float or simd::BFloat16: a few products of each lane are
+// The inner product of two long vectors of float or a half type: a few products of each lane are
 // added in float32, and such sums in double. Thread: any.
 
 #include "loom/simd/half.h"

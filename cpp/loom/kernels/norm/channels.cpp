@@ -240,6 +240,7 @@ void store_quotients(const double* from, double divisor, std::int64_t count, T* 
   template void store_quotients(const double*, double, std::int64_t, T*) noexcept;
 LOOM_INSTANTIATE(float)
 LOOM_INSTANTIATE(simd::BFloat16)
+LOOM_INSTANTIATE(simd::Half)
 #undef LOOM_INSTANTIATE
 
 }  // namespace loom::kernels::norm

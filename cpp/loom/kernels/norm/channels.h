@@ -3,7 +3,7 @@
 
 // Sums over all samples and places of each channel: what batch norm needs to know of its input, and
 // the gradients of biases. The order of a sum follows from the shape and the instruction set alone.
-// T: float, simd::BFloat16. Thread: any, each with channels or rows and a room of its own.
+// T: float or a half type. Thread: any, each with channels or rows and a room of its own.
 
 #include "loom/kernels/row_pitch.h"
 #include "loom/simd/half.h"

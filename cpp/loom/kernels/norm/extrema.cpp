@@ -35,5 +35,6 @@ void extrema(const T* from, std::int64_t columns, float* least, float* most) noe
 
 template void extrema(const float*, std::int64_t, float*, float*) noexcept;
 template void extrema(const simd::BFloat16*, std::int64_t, float*, float*) noexcept;
+template void extrema(const simd::Half*, std::int64_t, float*, float*) noexcept;
 
 }  // namespace loom::kernels::norm::LOOM_SIMD

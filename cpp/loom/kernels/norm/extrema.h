@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-// The least and the largest of some numbers, float or simd::BFloat16. Thread: any.
+// The least and the largest of some numbers, float or a half type. Thread: any.
 
 #include "loom/simd/half.h"
 #include "loom/simd/versions.h"

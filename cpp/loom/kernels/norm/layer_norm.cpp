@@ -83,6 +83,7 @@ void layer_norm_gradient_row(T* to, const T* grad, const T* from, const float* w
                                         const float*, float*, float*) noexcept;
 LOOM_INSTANTIATE(float)
 LOOM_INSTANTIATE(simd::BFloat16)
+LOOM_INSTANTIATE(simd::Half)
 #undef LOOM_INSTANTIATE
 
 }  // namespace loom::kernels::norm::LOOM_SIMD

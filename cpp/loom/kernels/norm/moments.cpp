@@ -97,10 +97,13 @@ Moments merged(const Moments& a, const Moments& b) noexcept {
 
 template double total(const float*, std::int64_t, bool) noexcept;
 template double total(const simd::BFloat16*, std::int64_t, bool) noexcept;
+template double total(const simd::Half*, std::int64_t, bool) noexcept;
 template Moments moments(const float*, std::int64_t) noexcept;
 template Moments moments(const simd::BFloat16*, std::int64_t) noexcept;
+template Moments moments(const simd::Half*, std::int64_t) noexcept;
 template Moments wide_moments(const float*, std::int64_t, std::int64_t, std::int64_t) noexcept;
 template Moments wide_moments(const simd::BFloat16*, std::int64_t, std::int64_t,
                               std::int64_t) noexcept;
+template Moments wide_moments(const simd::Half*, std::int64_t, std::int64_t, std::int64_t) noexcept;
 
 }  // namespace loom::kernels::norm

@@ -2,7 +2,7 @@
 #pragma once
 
 // Sums, means and variances of many numbers, whatever their size: where sums in float32 leave its
-// range, they are made again in double. T: float, simd::BFloat16. Thread: any.
+// range, they are made again in double. T: float or a half type. Thread: any.
 
 #include "loom/simd/half.h"
 

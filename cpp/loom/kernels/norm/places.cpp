@@ -128,9 +128,12 @@ void extremum_places(const T* from, std::int64_t pitch, std::int64_t rows, std::
 
 template std::int64_t extremum_place(const float*, std::int64_t, bool) noexcept;
 template std::int64_t extremum_place(const simd::BFloat16*, std::int64_t, bool) noexcept;
+template std::int64_t extremum_place(const simd::Half*, std::int64_t, bool) noexcept;
 template void extremum_places(const float*, std::int64_t, std::int64_t, std::int64_t, bool,
                               std::int64_t*) noexcept;
 template void extremum_places(const simd::BFloat16*, std::int64_t, std::int64_t, std::int64_t, bool,
+                              std::int64_t*) noexcept;
+template void extremum_places(const simd::Half*, std::int64_t, std::int64_t, std::int64_t, bool,
                               std::int64_t*) noexcept;
 
 }  // namespace loom::kernels::norm::LOOM_SIMD

@@ -2,7 +2,7 @@
 #pragma once
 
 // Where the least or the largest of some numbers is: the first of equal ones, and the first NaN
-// before all others. Numbers are float or simd::BFloat16. Thread: any.
+// before all others. Numbers are float or a half type. Thread: any.
 
 #include "loom/simd/half.h"
 #include "loom/simd/versions.h"

@@ -75,6 +75,7 @@ void softmax_short_rows(float* to, const float* from, std::int64_t rows, std::in
   template void softmax_short_rows(T*, const T*, std::int64_t, std::int64_t, bool, float*) noexcept;
 LOOM_INSTANTIATE(float)
 LOOM_INSTANTIATE(simd::BFloat16)
+LOOM_INSTANTIATE(simd::Half)
 #undef LOOM_INSTANTIATE
 
 }  // namespace loom::kernels::norm

@@ -140,6 +140,7 @@ void log_softmax_turned(T* values, std::int64_t columns) noexcept {
   template void log_softmax_turned(T*, std::int64_t) noexcept;
 LOOM_INSTANTIATE(float)
 LOOM_INSTANTIATE(simd::BFloat16)
+LOOM_INSTANTIATE(simd::Half)
 #undef LOOM_INSTANTIATE
 
 }  // namespace loom::kernels::norm::LOOM_SIMD

@@ -2,7 +2,7 @@
 #pragma once
 
 // Softmax and log-softmax of a dense row and their gradients, in float32 whatever the elements are:
-// float or simd::BFloat16. `to` may be what it is made from. Thread: any; only what is passed is
+// float or a half type. `to` may be what it is made from. Thread: any; only what is passed is
 // touched.
 
 #include "loom/simd/half.h"

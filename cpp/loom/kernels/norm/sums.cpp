@@ -200,6 +200,7 @@ double sum_of_numbers(const T* from, std::int64_t columns) noexcept {
   template double sum_of_numbers(const T*, std::int64_t) noexcept;
 LOOM_INSTANTIATE(float)
 LOOM_INSTANTIATE(simd::BFloat16)
+LOOM_INSTANTIATE(simd::Half)
 #undef LOOM_INSTANTIATE
 
 }  // namespace loom::kernels::norm::LOOM_SIMD

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-// Sums of rows of float or simd::BFloat16: those of batch norm, and those of everything. A few
+// Sums of rows of float or a half type: those of batch norm, and those of everything. A few
 // elements of each lane are added in float32, and such sums in double; the order of a sum follows
 // from the lengths and the instruction set alone. Thread: any; only what is passed is touched.
 

@@ -39,7 +39,8 @@ void dense_product(Grid& grid, const at::Tensor& to, const at::Tensor& a, const 
     parts[static_cast<std::size_t>(index)] =
         kernels::gemm::inner_product<T>(one + begin, two + begin, std::min(block, count - begin));
   });
-  to.fill_(std::accumulate(parts.begin(), parts.end(), 0.0));
+  const double sum = std::accumulate(parts.begin(), parts.end(), 0.0);
+  simd::round_to(*static_cast<T*>(to.mutable_data_ptr()), static_cast<float>(sum));
 }
 
 template <at::Tensor (*kNative)(const at::Tensor&, const at::Tensor&)>

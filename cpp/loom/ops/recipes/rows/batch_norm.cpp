@@ -25,9 +25,8 @@ constexpr std::int64_t kFewestSamples = 4;
 // column of an image, as long as they stay in L1.
 constexpr std::int64_t kShortRow = 128, kLongestTiledRow = 4096;
 
-bool takes(const at::Tensor& parameter) {
-  return !parameter.defined() ||
-         (is_row_element(parameter.scalar_type()) && parameter.is_contiguous());
+bool takes(const at::Tensor& parameter, const at::Tensor& input) {
+  return !parameter.defined() || (goes_with_rows(parameter, input) && parameter.is_contiguous());
 }
 
 /// Nothing for tensors that are dense in another order, or for which `wants_statistics` of few
@@ -187,7 +186,7 @@ bool record_batch_norm(const BatchNorm& norm, bool training, const at::Tensor& o
   if (!layout || norm.input.dim() > fusion_max_dims()) return false;
   for (const at::Tensor* vector :
        {&norm.weight, &norm.bias, &norm.running_mean, &norm.running_var, &mean, &invstd}) {
-    if (!takes(*vector)) return false;
+    if (!takes(*vector, norm.input)) return false;
   }
   if (!training && (!norm.running_mean.defined() || !norm.running_var.defined())) return false;
   const at::Tensor factors = channel_rows(2, *layout, norm.input.device());
@@ -213,7 +212,7 @@ bool record_batch_norm_gradient(const BatchNormGradient& norm, const at::Tensor&
     return false;
   }
   for (const at::Tensor* vector : {&norm.weight, &norm.mean, &norm.spread, &to_weight, &to_bias}) {
-    if (!takes(*vector)) return false;
+    if (!takes(*vector, input)) return false;
   }
   // ATen refuses parameters that are narrower than the input.
   const bool narrower = norm.weight.defined() && input.scalar_type() == c10::kFloat &&

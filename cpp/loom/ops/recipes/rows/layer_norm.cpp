@@ -9,6 +9,7 @@
 #include "loom/ops/recipes/rows/row_scratch.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <optional>
 #include <vector>
 
@@ -21,8 +22,10 @@ constexpr double kElementCost = 1;
 // Each part of a parameter's gradient is as large as the parameter.
 constexpr std::int64_t kMaxGradientParts = 16;
 
-bool has_element(const at::Tensor& tensor) {
-  return !tensor.defined() || is_row_element(tensor.scalar_type());
+bool all_have_elements(const at::Tensor& input, std::initializer_list<at::Tensor> others) {
+  return is_row_element(input.scalar_type()) &&
+         std::all_of(others.begin(), others.end(),
+                     [&](const at::Tensor& other) { return goes_with_rows(other, input); });
 }
 
 struct Range {
@@ -130,8 +133,7 @@ bool launch_row_layer_norm(const at::Tensor& output, const at::Tensor& mean, con
                            const at::Tensor& input, const at::Tensor& weight,
                            const at::Tensor& bias, std::int64_t rows, std::int64_t columns,
                            double eps) {
-  if (columns == 0 || columns > kMaxRowColumns || !is_row_element(input.scalar_type()) ||
-      !has_element(weight) || !has_element(bias)) {
+  if (columns == 0 || columns > kMaxRowColumns || !all_have_elements(input, {weight, bias})) {
     return false;
   }
   const RowBlocks blocks{rows, columns,
@@ -146,9 +148,8 @@ bool launch_row_layer_norm_gradient(const at::Tensor& to_input, const at::Tensor
                                     const at::Tensor& input, const at::Tensor& mean,
                                     const at::Tensor& rstd, const at::Tensor& weight,
                                     std::int64_t rows, std::int64_t columns) {
-  if (columns == 0 || columns > kMaxRowColumns || !is_row_element(input.scalar_type()) ||
-      grad.scalar_type() != input.scalar_type() || !has_element(weight) || !has_element(mean) ||
-      !has_element(rstd) || !has_element(to_weight) || !has_element(to_bias)) {
+  if (columns == 0 || columns > kMaxRowColumns || grad.scalar_type() != input.scalar_type() ||
+      !all_have_elements(input, {weight, mean, rstd, to_weight, to_bias})) {
     return false;
   }
   const std::int64_t fewest = ceil_div(rows, kMaxGradientParts);

@@ -24,7 +24,9 @@ const float* row_parameter(const at::Tensor& parameter, float absent, float* roo
     return room;
   }
   if (parameter.scalar_type() == c10::kFloat) return parameter.const_data_ptr<float>();
-  kernels::widen_row<simd::BFloat16>(room, row_elements<simd::BFloat16>(parameter), columns);
+  with_row_element(parameter.scalar_type(), [&]<class T>() {
+    kernels::widen_row<T>(room, row_elements<T>(parameter), columns);
+  });
   return room;
 }
 

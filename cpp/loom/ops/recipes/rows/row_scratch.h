@@ -23,14 +23,24 @@ inline constexpr std::int64_t kMaxRowColumns = std::int64_t{1} << 16;
 
 /// Whether kernels of rows have the dtype.
 [[nodiscard]] constexpr bool is_row_element(c10::ScalarType dtype) noexcept {
-  return dtype == c10::kFloat || dtype == c10::kBFloat16;
+  return dtype == c10::kFloat || dtype == c10::kBFloat16 || dtype == c10::kHalf;
+}
+
+/// Whether a tensor of numbers for rows or channels goes with rows of `input`: half types are not
+/// mixed. One that is not defined does.
+[[nodiscard]] inline bool goes_with_rows(const at::Tensor& numbers, const at::Tensor& input) {
+  if (!numbers.defined()) return true;
+  const c10::ScalarType dtype = numbers.scalar_type(), of_input = input.scalar_type();
+  return dtype == c10::kFloat || dtype == of_input ||
+         (is_row_element(dtype) && of_input == c10::kFloat);
 }
 
 /// body.operator()<T>() for the element type of kernels. Requires: is_row_element(dtype).
 template <class Body>
 decltype(auto) with_row_element(c10::ScalarType dtype, Body&& body) {
   if (dtype == c10::kFloat) return body.template operator()<float>();
-  return body.template operator()<simd::BFloat16>();
+  if (dtype == c10::kBFloat16) return body.template operator()<simd::BFloat16>();
+  return body.template operator()<simd::Half>();
 }
 
 /// The elements of a tensor of that dtype.
