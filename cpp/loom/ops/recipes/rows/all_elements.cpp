@@ -2,6 +2,7 @@
 #include "loom/ops/recipes/rows/all_elements.h"
 
 #include "loom/base/ceil_div.h"
+#include "loom/kernels/gemm/inner_product.h"
 #include "loom/kernels/norm/extrema.h"
 #include "loom/kernels/norm/moments.h"
 #include "loom/ops/launch/launch.h"
@@ -91,6 +92,17 @@ void variance_of_all(Grid& grid, const TensorRef& variance, const TensorRef& mea
   row_numbers(mean).write(0, all.mean);
 }
 
+void norm_of_all(Grid& grid, const TensorRef& result, const TensorRef& input) {
+  const auto parts = with_row_element(input.dtype(), [&]<class T>() {
+    return parts_of<T>(grid, input, kSumCost, [](const T* from, std::int64_t count) {
+      return kernels::gemm::inner_product<T>(from, from, count);
+    });
+  });
+  double squares = 0;
+  for (const double part : parts) squares += part;
+  row_numbers(result).write(0, std::sqrt(squares));
+}
+
 }  // namespace
 
 bool launch_sum_of_all(const char* name, const at::Tensor& result, const at::Tensor& input,
@@ -115,6 +127,12 @@ bool launch_variance_of_all(const char* name, const at::Tensor& variance, const 
     return false;
   }
   launch(name, Custom{}, variance_of_all, out(variance), out(mean), input, correction, root);
+  return true;
+}
+
+bool launch_norm_of_all(const char* name, const at::Tensor& result, const at::Tensor& input) {
+  if (!is_known(input) || !is_known(result, input) || input.is_neg()) return false;
+  launch(name, Custom{}, norm_of_all, out(result), input);
   return true;
 }
 

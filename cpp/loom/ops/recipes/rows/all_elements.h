@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-// Sums, extrema and variances of all elements of a dense tensor of float32 or bfloat16. Each block
-// has its own sums, in double, which are added in their order; blocks that wait for a second pass
-// find their elements in the core's cache. Thread: any.
+// Sums, extrema, variances and Euclidean norms of all elements of a dense tensor of float32 or a
+// half type. Each block has its own sums, in double, which are added in their order; blocks that
+// wait for a second pass find their elements in the core's cache. Thread: any.
 
 #include <ATen/core/Tensor.h>
 
@@ -21,5 +21,7 @@ enum class SumOfAll { kSum, kMean, kOfNumbers };
 [[nodiscard]] bool launch_variance_of_all(const char* name, const at::Tensor& variance,
                                           const at::Tensor& mean, const at::Tensor& input,
                                           double correction, bool root);
+[[nodiscard]] bool launch_norm_of_all(const char* name, const at::Tensor& result,
+                                      const at::Tensor& input);
 
 }  // namespace loom::ops
