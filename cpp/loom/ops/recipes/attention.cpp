@@ -153,9 +153,9 @@ Attention attention(const at::Tensor& query, const at::Tensor& key, const at::Te
     launch(kName, Custom{}, flash_attention, out(output), out(log_sum), query, key, value, mask,
            causal, factor(query, scale));
   } else if (computes_in_floats(query)) {
-    const Attention made = attention(
-        in_floats(query), in_floats(key), in_floats(value),
-        optional(in_floats(mask.value_or(at::Tensor()))), dropout, causal, false, scale);
+    const Attention made =
+        attention(in_floats(query), in_floats(key), in_floats(value),
+                  optional(in_floats(mask.value_or(at::Tensor()))), dropout, causal, false, scale);
     output.copy_(std::get<0>(made));
     log_sum.copy_(std::get<1>(made));
   } else {

@@ -72,9 +72,8 @@ class Widening {
 
 /// `count` items of the batch from `first` on, of some rows and columns of each.
 template <class T>
-Problem<T> part_of(const Problem<T>& p, std::int64_t first, std::int64_t count,
-                           std::int64_t row, std::int64_t rows, std::int64_t column,
-                           std::int64_t columns) {
+Problem<T> part_of(const Problem<T>& p, std::int64_t first, std::int64_t count, std::int64_t row,
+                   std::int64_t rows, std::int64_t column, std::int64_t columns) {
   const auto moved = [=](auto operand, std::int64_t r, std::int64_t height, std::int64_t c,
                          std::int64_t width) {
     operand.first = operand.item(first).part(r, c, height, width);
@@ -110,13 +109,13 @@ void run_widened(Grid& grid, const Problem<T>& p, Run&& run) {
           task < left.tasks() ? left.run(task) : right.run(task - left.tasks());
         });
         run(Problem<T, float>{.result = part.result,
-                           .addend = part.addend,
-                           .left = left.widened(),
-                           .right = right.widened(),
-                           .batch = part.batch,
-                           .options = part.options,
-                           .row = part.row,
-                           .column = part.column});
+                              .addend = part.addend,
+                              .left = left.widened(),
+                              .right = right.widened(),
+                              .batch = part.batch,
+                              .options = part.options,
+                              .row = part.row,
+                              .column = part.column});
       }
     }
   }

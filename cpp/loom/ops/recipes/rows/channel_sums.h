@@ -37,8 +37,8 @@ struct ChannelGradients {
                                                  ChannelLayout layout);
 
 /// Queues result = the sum or mean of `self` over all dimensions before and after those that are
-/// kept, if it is for these kernels: float32 or a half type, dense, of some size, and not the sums of
-/// rows. Thread: any.
+/// kept, if it is for these kernels: float32 or a half type, dense, of some size, and not the sums
+/// of rows. Thread: any.
 [[nodiscard]] bool launch_channel_sums(const char* name, const at::Tensor& result,
                                        const at::Tensor& self, Reduced reduced, bool mean);
 

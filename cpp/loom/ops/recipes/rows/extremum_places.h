@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-// Where the least or largest elements of a dimension are, of dense tensors of float32 or half types.
-// Thread: any.
+// Where the least or largest elements of a dimension are, of dense tensors of float32 or half
+// types. Thread: any.
 
 #include <ATen/core/Tensor.h>
 

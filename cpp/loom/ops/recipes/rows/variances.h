@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-// Variances and means of rows, of columns and of planes of a dense tensor of float32 or a half type.
-// The order of a sum follows from the shape alone. Thread: any.
+// Variances and means of rows, of columns and of planes of a dense tensor of float32 or a half
+// type. The order of a sum follows from the shape alone. Thread: any.
 
 #include "loom/ops/cuts/reduce.h"
 
