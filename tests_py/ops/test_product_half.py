@@ -117,6 +117,24 @@ def test_batches(sizes, dtype):
     rounded_once(torch.bmm(one, b), left[:1].double() @ right.double(), inner)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, *HALVES], ids=str)
+@pytest.mark.parametrize("sizes", [(3001, 3, 5), (700, 16, 16), (5000, 2, 16), (7, 5, 2111)])
+def test_narrow_matrices(sizes, dtype):
+    rows, inner, columns = sizes
+    left, right = numbers(rows, inner, dtype=dtype), numbers(inner, columns, seed=1, dtype=dtype)
+    bias = numbers(columns, seed=2, dtype=dtype)
+    exact = left.double() @ right.double()
+    a, b = left.to(LOOM), right.to(LOOM)
+    rounded_once(a @ b, exact, inner)
+    rounded_once(torch.addmm(bias.to(LOOM), a, b).relu(), (exact + bias.double()).relu(), inner)
+    rounded_once(a[::2, :] @ b, exact[::2], inner)
+    rounded_once(a.T.contiguous().T @ b, exact, inner)
+    wide = torch.zeros(rows, columns + 3, dtype=dtype, device=LOOM)
+    torch.mm(a, b, out=wide[:, 1:-2])
+    rounded_once(wide[:, 1:-2], exact, inner)
+    assert not wide[:, [0, -2, -1]].any()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("sizes", [(4300, 1025, 40), (40, 1025, 4300), (30, 90, 700, 2100)])
 def test_operands_that_are_widened_in_parts(sizes):

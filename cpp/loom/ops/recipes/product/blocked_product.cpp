@@ -189,6 +189,13 @@ void run_half(Grid& grid, const Problem<T>& p) {
   }
 }
 
+// Pairs and tiles of bfloat16 with so few inner elements and columns are mostly empty.
+template <class T>
+bool is_narrow(const Problem<T>& p) {
+  constexpr std::int64_t kFew = 16;
+  return p.inner() <= kFew && std::min(p.rows(), p.columns()) <= kFew;
+}
+
 template <class T>
 bool suits(const at::Tensor& result, const at::Tensor& left, const at::Tensor& right,
            ProductsOf use) {
@@ -219,7 +226,7 @@ void start(Grid& grid, const TensorRef& result, const TensorRef& addend, const T
                      .options = options};
   if (addend.defined()) problem.addend = broadcast<T>(addend, result);
   if constexpr (!std::is_same_v<T, float>) {
-    if (is_widened<T>()) return run_half(grid, problem);
+    if (is_widened<T>() || is_narrow(problem)) return run_half(grid, problem);
   }
   if constexpr (!std::is_same_v<T, c10::Half>) run(grid, std::move(problem));
 }

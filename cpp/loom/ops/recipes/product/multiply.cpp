@@ -291,7 +291,15 @@ void PackedRight<T>::multiply_panel(const MatrixView<const T>& left, std::int64_
 template <class T>
 void PackedRight<T>::multiply(const MatrixView<const T>& left, float* to, std::int64_t ld,
                               bool add) const {
-  const MatrixView<const T> rows = kernel_rows(left);
+  // Not a copy of `left`: to read what was written just before, but in other pieces, waits for all
+  // stores of results before it.
+  if (!has_kernel_rows(left)) return multiply_kernel_rows(kernel_rows(left), to, ld, add);
+  multiply_kernel_rows(left, to, ld, add);
+}
+
+template <class T>
+void PackedRight<T>::multiply_kernel_rows(const MatrixView<const T>& rows, float* to,
+                                          std::int64_t ld, bool add) const {
   for (std::int64_t j = 0; j < columns_; j += step_) {
     multiply_block(
         {rows.rows, std::min(step_, columns_ - j), rows.columns, rows.row_stride, ld_, ld, add},

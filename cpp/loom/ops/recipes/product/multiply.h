@@ -156,6 +156,8 @@ class PackedRight {
 
  private:
   void keep_rest(const MatrixView<const T>& right);
+  void multiply_kernel_rows(const MatrixView<const T>& rows, float* to, std::int64_t ld,
+                            bool add) const;
   void multiply_rest(const MatrixView<const T>& rows, float* to, std::int64_t ld, bool add) const;
 
   const T* data_;

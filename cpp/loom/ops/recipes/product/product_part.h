@@ -105,6 +105,17 @@ void finish_sums(const Part<T, E>& p, bool has_addend, float* sums, std::int64_t
   }
 }
 
+/// Rows that are multiplied at a time: of narrow results more, as a call of the block kernel reads
+/// what was written just before, and waits for all stores of results until then.
+inline std::int64_t tile_rows(const MatrixView<const float>& left, std::int64_t columns) {
+  constexpr std::int64_t kVector = 16;
+  if (!has_kernel_rows(left) || left.columns > kPanel) return kTileRows;
+  return kTileRows * std::max<std::int64_t>(kPanel / round_up(columns, kVector), 1);
+}
+inline std::int64_t tile_rows(const MatrixView<const c10::BFloat16>&, std::int64_t) {
+  return kTileRows;
+}
+
 // The result is float32 and row-major: it is summed where it is, and what becomes of it is done
 // while it is near: after each tile, unless sums go on or ATen is called for it.
 inline void run_in_place(const Part<float>& whole, const Finish<float>& finish) {
@@ -123,8 +134,9 @@ inline void run_in_place(const Part<float>& whole, const Finish<float>& finish) 
       continue;
     }
     const PackedRight<float> packed(strip.right, strip.left.rows);
-    for (std::int64_t row = 0; row < strip.left.rows; row += kTileRows) {
-      const Part<float> p = strip.cut(row, 0, std::min(kTileRows, strip.left.rows - row), columns);
+    const std::int64_t tile = tile_rows(strip.left, columns);
+    for (std::int64_t row = 0; row < strip.left.rows; row += tile) {
+      const Part<float> p = strip.cut(row, 0, std::min(tile, strip.left.rows - row), columns);
       packed.multiply(p.left, p.result.data, p.result.row_stride, begins(p));
       if (plain) finish(p);
     }
@@ -199,8 +211,9 @@ void run_in_tiles(const Part<T, E>& whole, const Finish<T, E>& finish) {
     const std::int64_t columns = std::min(kMaxColumns, whole.right.columns - column);
     const Part<T, E> strip = whole.cut(0, column, whole.result.rows, columns);
     const PackedRight<E> packed(strip.right, strip.left.rows);
-    for (std::int64_t row = 0; row < strip.left.rows; row += kTileRows) {
-      const std::int64_t rows = std::min(kTileRows, strip.left.rows - row);
+    const std::int64_t tile = tile_rows(strip.left, columns);
+    for (std::int64_t row = 0; row < strip.left.rows; row += tile) {
+      const std::int64_t rows = std::min(tile, strip.left.rows - row);
       const Part<T, E> p = strip.cut(row, 0, rows, columns);
       if constexpr (std::is_same_v<E, c10::BFloat16>) {
         if (p.result.row_major()) {

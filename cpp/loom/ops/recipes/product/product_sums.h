@@ -89,16 +89,19 @@ void store(const float* from, const MatrixView<T>& result) {
     }
     return;
   }
-  for (std::int64_t i = 0; i < result.rows; ++i) {
-    const float* const sums = from + i * result.columns;
+  const bool dense = result.row_stride == result.columns;
+  const std::int64_t rows = dense ? 1 : result.rows;
+  const std::int64_t columns = dense ? result.rows * result.columns : result.columns;
+  for (std::int64_t i = 0; i < rows; ++i) {
+    const float* const sums = from + i * columns;
     auto* const row = stored(result.data + i * result.row_stride);
     if constexpr (std::is_same_v<T, c10::BFloat16>) {
       if (kernels::gemm::store_sums.available()) {
-        kernels::gemm::store_sums(sums, nullptr, result.columns, row);
+        kernels::gemm::store_sums(sums, nullptr, columns, row);
         continue;
       }
     }
-    kernels::round_row<Stored<T>>(row, sums, result.columns);
+    kernels::round_row<Stored<T>>(row, sums, columns);
   }
 }
 

@@ -30,6 +30,8 @@ template <class T>
 // Elements of an operand that are widened at a time, and by a task.
 inline constexpr std::int64_t kMostWidened = 4 << 20;
 inline constexpr std::int64_t kWidenedAtOnce = 32 << 10;
+// Shorter lines cost more by themselves than rows at distances of cache lines are worth.
+inline constexpr std::int64_t kShortLine = 64;
 
 inline const Scratch t_widened_left, t_widened_right;
 
@@ -41,7 +43,8 @@ class Widening {
       : by_rows_(from.first.row_major()),
         from_{by_rows_ ? from.first : from.first.transposed(), from.step},
         items_(from.step == 0 ? 1 : batch),
-        ld_(row_step<float>(from_.first.columns)),
+        dense_(from_.first.row_stride == from_.first.columns && from_.first.columns < kShortLine),
+        ld_(dense_ ? from_.first.columns : row_step<float>(from_.first.columns)),
         at_once_(std::max<std::int64_t>(kWidenedAtOnce / ld_, 1)),
         to_(scratch.get<float>(items_ * from_.first.rows * ld_)) {}
 
@@ -49,10 +52,12 @@ class Widening {
 
   void run(std::int64_t task) const {
     const std::int64_t begin = task * at_once_, end = std::min(begin + at_once_, lines());
-    for (std::int64_t line = begin; line < end; ++line) {
+    for (std::int64_t line = begin, count = 1; line < end; line += count) {
       const MatrixView<const T> item = from_.item(line / from_.first.rows);
-      kernels::widen_row<Stored<T>>(
-          to_ + line * ld_, stored(item.data + line % item.rows * item.row_stride), item.columns);
+      const std::int64_t row = line % item.rows;
+      if (dense_) count = std::min(end - line, item.rows - row);
+      kernels::widen_row<Stored<T>>(to_ + line * ld_, stored(item.data + row * item.row_stride),
+                                    count * item.columns);
     }
   }
 
@@ -66,7 +71,9 @@ class Widening {
 
   bool by_rows_;
   Operand<const T> from_;
-  std::int64_t items_, ld_, at_once_;
+  std::int64_t items_;
+  bool dense_;  ///< lines follow each other without a gap, and are widened many at a time
+  std::int64_t ld_, at_once_;
   float* to_;
 };
 
