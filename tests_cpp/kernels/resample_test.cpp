@@ -2,12 +2,14 @@
 // Samples made from others, and the way back, against loops over elements.
 #include "loom/kernels/pool_resample/resample.h"
 
+#include "loom/kernels/pool_resample/resample_planes.h"
 #include "loom/simd/half.h"
 
 #include <gtest/gtest.h>
 
 #include "support/numbers.h"
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -127,6 +129,44 @@ TEST(ResampleTest, TheWayBackHasTheSameWeights) {
   for (std::int64_t i = 0; i < 9; ++i) {
     for (std::int64_t j = 0; j < 5; ++j) EXPECT_EQ(weight(there, i, j), weight(back, j, i));
   }
+}
+
+/// Planes that are turned, each against itself alone.
+template <class T>
+void expect_planes(const std::array<Taps, 3>& axes, std::int64_t planes, double allowed) {
+  const auto& [depth, rows, columns] = axes;
+  ASSERT_GT(planes_at_a_time(depth, rows, columns), 0);
+  const Resampler turned(depth, rows, columns, planes, /*last=*/true);
+  const Resampler alone(depth, rows, columns, 1, /*last=*/false);
+  const std::int64_t input = alone.input_rows() * alone.input_row();
+  const std::int64_t result = alone.result_rows() * alone.result_row();
+  const auto values = numbers(planes * input, 3);
+  std::vector<T> from(values.size());
+  for (std::size_t i = 0; i < from.size(); ++i) simd::round_to(from[i], values[i]);
+  std::vector<T> to(static_cast<std::size_t>(planes * result)), expected(to.size());
+  std::vector<std::byte> memory(static_cast<std::size_t>(bytes_of_room(turned, sizeof(T))) + 64);
+  auto* const room = memory.data() + (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64);
+  resample_planes<T>(turned, from.data(), room, to.data());
+  std::vector<float> own_room(static_cast<std::size_t>(alone.room()));
+  for (std::int64_t i = 0; i < planes; ++i) {
+    alone.run<T>(0, alone.result_rows(), from.data() + i * input, own_room.data(),
+                 expected.data() + i * result);
+  }
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    ASSERT_NEAR(simd::widen(to[i]), simd::widen(expected[i]), allowed) << i;
+  }
+}
+
+TEST(ResampleTest, PlanesWithShortRowsTogether) {
+  for (const std::int64_t planes : {1, 5, 32}) {
+    expect_planes<float>({Taps::single(), taps(4, 8, 2), taps(3, 7, 2)}, planes, 1e-5);
+    expect_planes<float>({taps(3, 5, 2), taps(4, 2, 4), taps(16, 9, 2)}, planes, 1e-5);
+    expect_planes<float>({Taps::single(), taps(5, 10, 1), taps(5, 10, 1)}, planes, 0);
+    expect_planes<simd::BFloat16>({Taps::single(), taps(4, 8, 2), taps(3, 7, 2)}, planes, 0.04);
+    expect_planes<simd::Half>({Taps::single(), Taps::single(), taps(4, 6, 2)}, planes, 0.005);
+  }
+  EXPECT_EQ(planes_at_a_time(Taps::single(), taps(4, 8, 2), taps(30, 60, 2)), 0);
+  EXPECT_EQ(planes_at_a_time(Taps::single(), taps(400, 800, 2), taps(4, 8, 2)), 0);
 }
 
 }  // namespace

@@ -179,3 +179,16 @@ def test_no_samples(mode: str) -> None:
     made = interpolate(empty.to("loom"), scale_factor=2, mode=mode).cpu()
     assert made.shape == expected.shape
     assert made.stride() == expected.stride()
+
+
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_results_do_not_depend_on_the_number_of_planes(dtype: torch.dtype, mode: str) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(7, 19, 6, 5).to(dtype)
+    all_of = interpolate(x.to("loom"), scale_factor=2, mode=mode)
+    alone = [interpolate(image[None].to("loom"), scale_factor=2, mode=mode) for image in x]
+    assert torch.equal(all_of, torch.cat(alone))
+    single = interpolate(x[3:4, 7:8].to("loom"), scale_factor=2, mode=mode)
+    assert torch.equal(all_of[3:4, 7:8], single)
+    same_on_both(x[:, ::2], scale_factor=2, mode=mode)

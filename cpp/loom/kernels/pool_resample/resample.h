@@ -43,6 +43,7 @@ class Resampler {
   [[nodiscard]] std::int64_t input_rows() const noexcept { return depth_.from * rows_.from; }
   [[nodiscard]] std::int64_t result_row() const noexcept { return columns_.to() * channels_; }
   [[nodiscard]] std::int64_t input_row() const noexcept { return columns_.from * channels_; }
+  [[nodiscard]] std::int64_t channels() const noexcept { return channels_; }
   /// Whether elements are of as few others as kernels know.
   [[nodiscard]] bool fits() const noexcept;
   /// Floats of room.

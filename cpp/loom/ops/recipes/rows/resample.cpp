@@ -4,6 +4,7 @@
 #include "loom/base/ceil_div.h"
 #include "loom/device/scratch.h"
 #include "loom/kernels/pool_resample/resample.h"
+#include "loom/kernels/pool_resample/resample_planes.h"
 #include "loom/ops/launch/launch.h"
 #include "loom/simd/half.h"
 
@@ -18,6 +19,9 @@
 namespace loom::ops {
 namespace {
 
+using kernels::pool_resample::bytes_of_room;
+using kernels::pool_resample::planes_at_a_time;
+using kernels::pool_resample::resample_planes;
 using kernels::pool_resample::Resampler;
 using kernels::pool_resample::Taps;
 
@@ -174,6 +178,34 @@ void resample_kernel(Grid& grid, const TensorRef& result, const TensorRef& input
   });
 }
 
+/// Planes with short rows: so many at a time, and what is left over.
+struct PlaneGroups {
+  Resampler many, rest;
+};
+
+void resample_groups(Grid& grid, const TensorRef& result, const TensorRef& input,
+                     const std::shared_ptr<const PlaneGroups>& shared, std::int64_t planes,
+                     double row_cost) {
+  const Resampler& many = shared->many;
+  const std::int64_t each = many.channels();
+  const double cost = row_cost * static_cast<double>(many.result_rows() * each);
+  const std::int64_t all = ceil_div(planes, each), block = block_length(all, cost);
+  const std::int64_t from_plane = input.numel() / planes, to_plane = result.numel() / planes;
+  with_element(result.dtype(), [&]<class T>() {
+    const auto* const from = reinterpret_cast<const T*>(input.data());
+    auto* const to = reinterpret_cast<T*>(result.data());
+    grid.run_by_any(ceil_div(all, block), [&](std::int64_t index) {
+      std::byte* const room = kRoom.get<std::byte>(bytes_of_room(many, sizeof(T)));
+      const std::int64_t end = std::min(all, (index + 1) * block);
+      for (std::int64_t group = index * block; group < end; ++group) {
+        const std::int64_t plane = group * each;
+        const Resampler& turned = plane + each <= planes ? many : shared->rest;
+        resample_planes<T>(turned, from + plane * from_plane, room, to + plane * to_plane);
+      }
+    });
+  });
+}
+
 bool queue_resampling(const char* name, const at::Tensor& result, const at::Tensor& input,
                       const Resampling& how, bool gradient) {
   if (!takes(result, input)) return false;
@@ -194,11 +226,20 @@ bool queue_resampling(const char* name, const at::Tensor& result, const at::Tens
   const double mixed = static_cast<double>(depth.most() * rows.most() * columns.from);
   const double gathered = static_cast<double>(columns.most() * columns.to());
   const std::int64_t channels = last ? result.size(1) : 1;
+  const std::int64_t planes = result.size(0) * result.size(1) / channels;
+  const double cost = kTapCost * (mixed + gathered) * static_cast<double>(channels);
+  if (const std::int64_t each = last ? 0 : planes_at_a_time(depth, rows, columns); each > 0) {
+    auto groups = std::make_shared<const PlaneGroups>(
+        PlaneGroups{Resampler(depth, rows, columns, each, /*last=*/true),
+                    Resampler(depth, rows, columns, planes % each, /*last=*/true)});
+    if (!groups->many.fits()) return false;
+    launch(name, Custom{}, resample_groups, out(result), input.contiguous(),
+           std::shared_ptr<const PlaneGroups>(std::move(groups)), planes, cost);
+    return true;
+  }
   auto resampler = std::make_shared<const Resampler>(std::move(depth), std::move(rows),
                                                      std::move(columns), channels, last);
   if (!resampler->fits()) return false;
-  const std::int64_t planes = result.size(0) * result.size(1) / channels;
-  const double cost = kTapCost * (mixed + gathered) * static_cast<double>(channels);
   launch(name, Custom{}, resample_kernel, out(result), in_order(input, *format),
          std::shared_ptr<const Resampler>(std::move(resampler)), planes, cost);
   return true;
