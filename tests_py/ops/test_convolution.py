@@ -241,3 +241,36 @@ def test_transposed_results_without_elements(groups):
     assert not weight.grad.any()
     with pytest.raises(RuntimeError, match="Calculated output size per channel: \\(-2 x 5\\)"):
         F.conv_transpose2d(x, weight, padding=(2, 0), groups=groups)
+
+
+STEPS_OVER = """
+import torch, torch_loom
+x = torch.randn(2, 3, 1, 33).bfloat16().contiguous(memory_format=torch.channels_last)
+w = torch.randn(8, 3, 3, 5).bfloat16()
+for _ in range(20):
+    made = torch.conv2d(x.to("loom"), w.to("loom"), None, 3, (3, 0), 2)
+assert not made.any()
+"""
+
+
+def test_windows_that_step_over_the_image_in_bfloat16(check):
+    """oneDNN's kernels for channels that lie last read what is beside the memory: cpu's process
+    ends here."""
+    check(STEPS_OVER, ONEDNN_MAX_CPU_ISA="ALL")
+
+
+SINGLE_WINDOWS = """
+import torch, torch_loom
+for size in (33, 3), (3, 3), (4, 4), (64, 3):
+    for stride in (1, 2), (2, 1), (2, 2), (3, 4):
+        x = torch.randn(2, 16, *size).bfloat16()
+        w = (torch.randn(16, 16, 1, 3) * 0.1).bfloat16()
+        made = torch.conv2d(x.to("loom"), w.to("loom"), stride=stride)
+        exact = torch.conv2d(x.double(), w.double(), stride=stride)
+        torch.testing.assert_close(made.cpu().double(), exact, rtol=1e-2, atol=2e-2)
+"""
+
+
+def test_single_windows_of_a_row_in_bfloat16(check):
+    """With the matrix unit oneDNN takes other places of an image that has one window across."""
+    check(SINGLE_WINDOWS, ONEDNN_MAX_CPU_ISA="ALL")

@@ -196,7 +196,7 @@ at::Tensor convolve_images(const at::Tensor& input, const at::Tensor& weight,
     return output;
   }
   if (convolve_alone(output, from, weight, bias.value_or(at::Tensor()), p)) return output;
-  if (computes_in_floats(input, ProductsOf::kConvolution)) {
+  if (computes_in_floats(input, ProductsOf::kConvolution) || (detour.floats && !p.transposed)) {
     const auto bias_in_floats = in_floats(bias.value_or(at::Tensor()));
     return output.copy_(
         convolve_images(in_floats(from), in_floats(weight), bias_in_floats, p, sizes));

@@ -21,6 +21,7 @@ namespace loom::ops {
 /// are planes are right.
 struct Detour {
   bool planes = false;            ///< all operands as planes
+  bool floats = false;            ///< results, unless kernels of our own make them
   bool floats_of_weight = false;  ///< and the gradients of weights and bias in floats
 
   /// `images` and `windows` are what a convolution that is not transposed has as input and output.
@@ -33,6 +34,13 @@ struct Detour {
       const std::int64_t last = (windows.size(d) - 1) * p.stride[i] - p.padding[i];
       const bool is_depth = images.dim() == 5 && d == 2;
       planes |= p.padding[i] > extent || last >= size;
+      // Taps that are farther apart than the image is wide may step over it.
+      for (std::int64_t w = 0; p.dilation[i] > size && w < windows.size(d); ++w) {
+        const std::int64_t begin = w * p.stride[i] - p.padding[i];
+        const std::int64_t tap = std::max<std::int64_t>(ceil_div(-begin, p.dilation[i]), 0);
+        planes |= tap >= weight.size(d) || begin + tap * p.dilation[i] >= size;
+      }
+      floats |= windows.size(d) == 1 && p.stride[i] > 1 && images.scalar_type() == c10::kBFloat16;
       large |= extent >= (is_depth ? size : 2 * size);
       for (std::int64_t tap = 0; tap < weight.size(d); ++tap) {
         const std::int64_t first = tap * p.dilation[i] - p.padding[i];
