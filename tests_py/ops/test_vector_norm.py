@@ -64,6 +64,17 @@ def test_results_of_a_wider_dtype(order):
 
 
 @pytest.mark.parametrize("order", [1, 2, 3, float("inf")])
+@pytest.mark.parametrize("scale", [1, 1e25, 1e-25])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_results_in_float64_are_exact(dtype, scale, order):
+    x = (numbers(150, 301) * scale).to(dtype)
+    for dim in (None, 0, 1):
+        mine = torch.linalg.vector_norm(x.to(LOOM), order, dim, dtype=torch.float64)
+        exact = torch.linalg.vector_norm(x.double(), order, dim)
+        torch.testing.assert_close(mine.cpu(), exact)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, float("inf")])
 def test_gradients(order):
     x = numbers(100, 300)
     gradients = []

@@ -62,9 +62,10 @@ class NormOfMagnitudes {
     }
   }
 
-  [[nodiscard]] bool suits() const {
+  [[nodiscard]] bool suits(const at::Tensor& result) const {
     const c10::ScalarType dtype = self_.scalar_type();
-    if (order_ == 0 || self_.numel() < kFewest || self_.dim() == 0 ||
+    if (order_ == 0 || self_.numel() < kFewest || self_.numel() > kMost || self_.dim() == 0 ||
+        (result.scalar_type() == c10::kDouble && dtype != c10::kDouble) ||
         (dtype != c10::kFloat && dtype != c10::kDouble && !is_half())) {
       return false;
     }
@@ -99,6 +100,8 @@ class NormOfMagnitudes {
  private:
   // Fewer take less time than it takes to call some operators.
   static constexpr std::int64_t kFewest = 8192;
+  // Magnitudes and powers of more would be a lot of memory to reserve.
+  static constexpr std::int64_t kMost = 16 << 20;
 
   [[nodiscard]] bool is_half() const { return c10::isReducedFloatingType(self_.scalar_type()); }
   /// Powers of half types may be out of their range where norms are not.
@@ -131,7 +134,8 @@ struct VectorNorm {
         launch_norm_of_all(name, outputs[0], self)) {
       return;
     }
-    if (const NormOfMagnitudes norm(self, order.toDouble(), dims, keepdim); norm.suits()) {
+    if (const NormOfMagnitudes norm(self, order.toDouble(), dims, keepdim);
+        norm.suits(outputs[0])) {
       return norm.run(outputs[0]);
     }
     const Reduced reduced = reduced_dims(self, dims, keepdim);
