@@ -144,6 +144,12 @@ Attention attention(const at::Tensor& query, const at::Tensor& key, const at::Te
   if (suits_few_queries(query, key, value, mask.value_or(at::Tensor()))) {
     launch(kName, Custom{}, attend_few_queries, out(output), out(log_sum), query, key, value, mask,
            causal, factor(query, scale));
+  } else if (computes_in_floats(query)) {
+    const Attention made =
+        attention(in_floats(query), in_floats(key), in_floats(value),
+                  optional(in_floats(mask.value_or(at::Tensor()))), dropout, causal, false, scale);
+    output.copy_(std::get<0>(made));
+    log_sum.copy_(std::get<1>(made));
   } else if (key.size(1) != query.size(1)) {
     const std::int64_t group = query.size(1) / key.size(1);
     return attention(query, key.repeat_interleave(group, 1), value.repeat_interleave(group, 1),
@@ -152,12 +158,6 @@ Attention attention(const at::Tensor& query, const at::Tensor& key, const at::Te
              suits_flash_attention(output)) {
     launch(kName, Custom{}, flash_attention, out(output), out(log_sum), query, key, value, mask,
            causal, factor(query, scale));
-  } else if (computes_in_floats(query)) {
-    const Attention made =
-        attention(in_floats(query), in_floats(key), in_floats(value),
-                  optional(in_floats(mask.value_or(at::Tensor()))), dropout, causal, false, scale);
-    output.copy_(std::get<0>(made));
-    log_sum.copy_(std::get<1>(made));
   } else {
     const auto split = cut<5>(query, key, mask, {2, 2, 1, 1, 1});
     launch(kName, split, forward_kernel, out(output.transpose(1, 2)), out(log_sum.transpose(1, 2)),

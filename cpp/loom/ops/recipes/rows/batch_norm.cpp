@@ -188,6 +188,7 @@ bool record_batch_norm(const BatchNorm& norm, bool training, const at::Tensor& o
        {&norm.weight, &norm.bias, &norm.running_mean, &norm.running_var, &mean, &invstd}) {
     if (!takes(*vector, norm.input)) return false;
   }
+  if (!are_alike({norm.weight, norm.bias, norm.running_mean, norm.running_var})) return false;
   if (!training && (!norm.running_mean.defined() || !norm.running_var.defined())) return false;
   const at::Tensor factors = channel_rows(2, *layout, norm.input.device());
   if (training) {

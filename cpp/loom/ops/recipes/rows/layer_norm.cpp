@@ -133,7 +133,8 @@ bool launch_row_layer_norm(const at::Tensor& output, const at::Tensor& mean, con
                            const at::Tensor& input, const at::Tensor& weight,
                            const at::Tensor& bias, std::int64_t rows, std::int64_t columns,
                            double eps) {
-  if (columns == 0 || columns > kMaxRowColumns || !all_have_elements(input, {weight, bias})) {
+  if (columns == 0 || columns > kMaxRowColumns || !all_have_elements(input, {weight, bias}) ||
+      !are_alike({weight, bias})) {
     return false;
   }
   const RowBlocks blocks{rows, columns,

@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <utility>
 
 namespace loom::ops {
@@ -26,13 +27,22 @@ inline constexpr std::int64_t kMaxRowColumns = std::int64_t{1} << 16;
   return dtype == c10::kFloat || dtype == c10::kBFloat16 || dtype == c10::kHalf;
 }
 
-/// Whether a tensor of numbers for rows or channels goes with rows of `input`: half types are not
-/// mixed. One that is not defined does.
+/// Whether a tensor of numbers for rows or channels goes with rows of `input`: it is float32 or of
+/// the same dtype. One that is not defined does.
 [[nodiscard]] inline bool goes_with_rows(const at::Tensor& numbers, const at::Tensor& input) {
-  if (!numbers.defined()) return true;
-  const c10::ScalarType dtype = numbers.scalar_type(), of_input = input.scalar_type();
-  return dtype == c10::kFloat || dtype == of_input ||
-         (is_row_element(dtype) && of_input == c10::kFloat);
+  return !numbers.defined() || numbers.scalar_type() == c10::kFloat ||
+         numbers.scalar_type() == input.scalar_type();
+}
+
+/// Whether those of some parameters that are defined have one dtype: ATen refuses others.
+[[nodiscard]] inline bool are_alike(std::initializer_list<at::Tensor> parameters) {
+  c10::ScalarType dtype = c10::ScalarType::Undefined;
+  for (const at::Tensor& parameter : parameters) {
+    if (!parameter.defined()) continue;
+    if (dtype != c10::ScalarType::Undefined && parameter.scalar_type() != dtype) return false;
+    dtype = parameter.scalar_type();
+  }
+  return true;
 }
 
 /// body.operator()<T>() for the element type of kernels. Requires: is_row_element(dtype).
