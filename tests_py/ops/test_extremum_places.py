@@ -85,3 +85,27 @@ def test_the_gradient_goes_to_the_place():
         leaf.max(1).values.sum().backward()
         gradients.append(leaf.grad.cpu())
     assert torch.equal(*gradients)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", ["amax", "amin"])
+@pytest.mark.parametrize("keepdim", [False, True])
+def test_extrema_of_columns(keepdim, name, dtype):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(40, 17, 33, generator=generator).to(dtype)
+    x[3, 2, 1], x[7, 2, 1], x[5, 0, 0] = torch.nan, torch.inf, -torch.inf
+    function = getattr(torch, name)
+    for dim in (0, 1, -2, (0, 1), (0, 2)):
+        expected = function(x, dim, keepdim)
+        made = function(x.to("loom"), dim, keepdim)
+        assert made.stride() == expected.stride()
+        assert torch.equal(made.cpu().nan_to_num(7), expected.nan_to_num(7))
+        out = torch.empty(0, dtype=dtype, device="loom")
+        assert torch.equal(function(x.to("loom"), dim, keepdim, out=out).cpu().nan_to_num(7),
+                           expected.nan_to_num(7))  # fmt: skip
+    strided = torch.zeros(33, 17, dtype=dtype, device="loom").T
+    function(x.to("loom"), 0, out=strided)
+    assert torch.equal(strided.cpu().nan_to_num(7), function(x, 0).nan_to_num(7))
+    part = x[:, :, ::2]
+    assert torch.equal(function(part.to("loom"), 0).cpu().nan_to_num(7),
+                       function(part, 0).nan_to_num(7))  # fmt: skip

@@ -7,6 +7,7 @@
 #include "loom/ops/cuts/reduce_in_parts.h"
 #include "loom/ops/recipes/rows/all_elements.h"
 #include "loom/ops/recipes/rows/channel_sums.h"
+#include "loom/ops/recipes/rows/extremum_places.h"
 #include "loom/ops/recipes/rows/middle_sums.h"
 
 #include <ATen/ops/all_cpu_dispatch.h>
@@ -88,11 +89,24 @@ struct Hash {
 
 template <auto kCpu, bool kMost>
 struct Extremum {
+  // Of fewer elements to a column places are a lot of memory.
+  static constexpr std::int64_t kFewestPlaced = 16;
+
   static bool launch_own(const char* name, const at::Tensor& result, const at::Tensor& self,
-                         Reduced) {
-    return result.numel() == 1 && result.scalar_type() == self.scalar_type() &&
-           launch_extrema_of_all(name, kMost ? at::Tensor() : result, kMost ? result : at::Tensor(),
-                                 self);
+                         Reduced reduced) {
+    if (result.scalar_type() != self.scalar_type()) return false;
+    if (result.numel() == 1) {
+      return launch_extrema_of_all(name, kMost ? at::Tensor() : result,
+                                   kMost ? result : at::Tensor(), self);
+    }
+    // Columns have their places found, too: the kernel of those is faster than one without.
+    const at::DimVector dims = reduced.dims(self.dim());
+    if (dims.size() != 1 || dims[0] == self.dim() - 1 || self.size(dims[0]) < kFewestPlaced ||
+        result.numel() == 0) {
+      return false;
+    }
+    const at::Tensor places = empty(result.sizes(), c10::kLong, self.device());
+    return launch_extremum_places(name, result, places, self, dims[0], kMost);
   }
   static c10::ScalarType accumulator(c10::ScalarType dtype) { return dtype; }
   static void part(const at::Tensor& in, c10::IntArrayRef dims, bool keepdim, at::Tensor& to) {

@@ -80,8 +80,7 @@ class NormOfMagnitudes {
       return;
     }
     if (std::isinf(order_)) {
-      // Extrema of columns are slow in half types.
-      const at::Tensor magnitudes = at::abs(is_of_rows() ? self_ : in_its_range());
+      const at::Tensor magnitudes = at::abs(self_);
       result.copy_(order_ > 0 ? at::amax(magnitudes, dims_, keepdim_)
                               : at::amin(magnitudes, dims_, keepdim_));
       return;
