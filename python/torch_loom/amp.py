@@ -16,7 +16,7 @@ __all__ = [
 ]
 
 # Host processors that have instructions for 16 bit floats at all have them for bfloat16; products
-# of float16 are emulated, some hundred times slower.
+# of float16 are computed in float32, of copies.
 DEFAULT_AUTOCAST_DTYPE = torch.bfloat16
 """The dtype of ``torch.autocast("loom")`` where none is given: the fast one on host processors.
 
