@@ -2,11 +2,11 @@
 #include "loom/fusion/program.h"
 
 #include "loom/fusion/freed.h"
-#include "loom/fusion/plan.h"
 
 #include <gtest/gtest.h>
 
 #include "support/fused.h"
+#include "support/program_fixture.h"
 #include <array>
 #include <cstdint>
 #include <numeric>
@@ -20,21 +20,12 @@ using testing::binary;
 using testing::FusedTensor;
 using testing::row_sum;
 
-class ProgramTest : public ::testing::Test {
+class ProgramTest : public testing::ProgramFixture {
  protected:
-  ProgramTest() { program_.reset(); }
-
   bool add(FusedTensor& to, FusedTensor& a, FusedTensor& b) {
     return program_.append(binary(Op::kAdd, to.access(), a.access(), b.access()));
   }
-  const Body& close() {
-    program_.close();
-    plan_.make(program_);
-    return plan_.body();
-  }
 
-  Program program_;
-  Plan plan_;
   FusedTensor a_{{4, 8}, 1}, b_{{4, 8}, 2}, c_{{4, 8}}, d_{{4, 8}}, row_{{8}}, rows_{{4, 1}};
 };
 

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Which results of a program are written past the caches.
-#include "loom/fusion/plan.h"
-#include "loom/fusion/program.h"
 #include "loom/fusion/vector_math.h"
 
 #include <gtest/gtest.h>
 
+#include "support/program_fixture.h"
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -13,19 +12,7 @@
 namespace loom::fusion {
 namespace {
 
-class StreamingTest : public ::testing::Test {
- protected:
-  StreamingTest() { program_.reset(); }
-
-  const Body& close() {
-    program_.close();
-    plan_.make(program_);
-    return plan_.body();
-  }
-
-  Program program_;
-  Plan plan_;
-};
+class StreamingTest : public testing::ProgramFixture {};
 
 // More than the processor puts to whole lines at once are slower than through the caches.
 TEST_F(StreamingTest, FewResultsOfBytesAreWrittenPastTheCaches) {
