@@ -260,6 +260,25 @@ def test_batch_norm_does_not_come_between(dtype: torch.dtype) -> None:
     assert events == ["mm", "fused: convolution, native_batch_norm, relu"]
 
 
+@pytest.mark.parametrize("training", [False, True], ids=["evaluation", "training"])
+def test_a_batch_norm_of_few_elements_is_joined(training: bool) -> None:
+    images = torch.rand(4, 384, 7, 7, device="loom")
+    mean, variance, weight, bias = (torch.rand(384, device="loom") for _ in range(4))
+
+    def layer() -> torch.Tensor:
+        return F.relu(F.batch_norm(images, mean, variance, weight, bias, training, momentum=0))
+
+    graph = torch.accelerator.Graph()
+    with torch.no_grad():
+        expected = layer()
+        with torch.loom.graph(graph):
+            result = layer()
+    # The factors' memory is free by then, but the result does not lie there.
+    events = device_events(graph.replay)
+    assert events == ["native_batch_norm", "fused: native_batch_norm, relu"]
+    torch.testing.assert_close(result, expected)
+
+
 def test_gradients() -> None:
     def gradients(device: str) -> list[torch.Tensor]:
         x, w, b = (

@@ -186,6 +186,11 @@ at::Tensor in_memory_format(const at::Tensor& input) {
   return input.contiguous(input.suggest_memory_format());
 }
 
+at::Tensor norm_result(const at::Tensor& input) {
+  const bool plain = input.suggest_memory_format() == c10::MemoryFormat::Contiguous;
+  return plain ? empty(input.sizes(), input.scalar_type(), input.device()) : empty_like(input);
+}
+
 Three batch_norm(const at::Tensor& input, const OptionalTensor& weight_opt,
                  const OptionalTensor& bias_opt, const OptionalTensor& running_mean_opt,
                  const OptionalTensor& running_var_opt, bool training, double momentum,
@@ -205,18 +210,17 @@ Three batch_norm(const at::Tensor& input, const OptionalTensor& weight_opt,
   check_batch_norm(input, weight, "weight");
   check_batch_norm(input, bias, "bias");
   check_parameters(input, weight, bias);
-  const auto format = input.suggest_memory_format();
-  at::Tensor output = format == c10::MemoryFormat::Contiguous
-                          ? empty(input.sizes(), input.scalar_type(), input.device())
-                          : empty_like(input);
   const auto dtype = native::param_scalar_type(
       input, native::is_mixed_type(input, weight, bias, running_mean, running_var));
   const std::int64_t channels = training ? input.size(1) : 0;
   at::Tensor mean = empty({channels}, dtype, input.device());
   at::Tensor invstd = empty({channels}, dtype, input.device());
   const at::Tensor from = training ? in_memory_format(input) : input;
-  if (record_batch_norm({from, weight, bias, running_mean, running_var, momentum, eps}, training,
-                        output, mean, invstd)) {
+  const auto factors = launch_batch_norm_factors(
+      {from, weight, bias, running_mean, running_var, momentum, eps}, training, mean, invstd);
+  at::Tensor output = norm_result(input);
+  if (factors) {
+    record_batch_norm(output, from, *factors);
     return {output, mean, invstd};
   }
   const auto kernel = [](at::Tensor to, at::Tensor to_mean, at::Tensor to_invstd,
@@ -252,18 +256,16 @@ Three batch_norm_backward(const at::Tensor& grad, const at::Tensor& input,
   const auto dtype = native::param_scalar_type(
       input, native::is_mixed_type(input, weight, defined_or_none(running_mean),
                                    defined_or_none(running_var)));
-  const auto format = input.suggest_memory_format();
-  if (mask[0]) {
-    to_input = format == c10::MemoryFormat::Contiguous
-                   ? empty(input.sizes(), input.scalar_type(), input.device())
-                   : empty_like(input);
-  }
   if (mask[1]) to_weight = empty({input.size(1)}, dtype, input.device());
   if (mask[2]) to_bias = empty({input.size(1)}, dtype, input.device());
   const at::Tensor mean = defined_or_none(train ? save_mean : running_mean);
   const at::Tensor spread = defined_or_none(train ? save_invstd : running_var);
-  if (record_batch_norm_gradient({grad.contiguous(format), input, weight, mean, spread, train, eps},
-                                 to_input, to_weight, to_bias)) {
+  const at::Tensor grads = grad.contiguous(input.suggest_memory_format());
+  const BatchNormGradient norm{grads, input, weight, mean, spread, train, eps};
+  const auto factors = launch_batch_norm_gradient_factors(norm, mask[0], to_weight, to_bias);
+  if (mask[0]) to_input = norm_result(input);
+  if (factors) {
+    if (mask[0]) record_batch_norm_gradient(to_input, norm, *factors);
     return {to_input, to_weight, to_bias};
   }
   const auto kernel = [](const at::Tensor& input_to, const at::Tensor& weight_to,

@@ -180,17 +180,18 @@ void evaluation_gradient_factors(Grid&, const TensorRef& to, const TensorRef& we
 
 }  // namespace
 
-bool record_batch_norm(const BatchNorm& norm, bool training, const at::Tensor& output,
-                       const at::Tensor& mean, const at::Tensor& invstd) {
+std::optional<at::Tensor> launch_batch_norm_factors(const BatchNorm& norm, bool training,
+                                                    const at::Tensor& mean,
+                                                    const at::Tensor& invstd) {
   const auto layout = channel_layout(norm.input, training);
-  if (!layout || norm.input.dim() > fusion_max_dims()) return false;
+  if (!layout || norm.input.dim() > fusion_max_dims()) return {};
   for (const at::Tensor* vector :
        {&norm.weight, &norm.bias, &norm.running_mean, &norm.running_var, &mean, &invstd}) {
-    if (!takes(*vector, norm.input)) return false;
+    if (!takes(*vector, norm.input)) return {};
   }
-  if (!are_alike({norm.weight, norm.bias, norm.running_mean, norm.running_var})) return false;
-  if (!training && (!norm.running_mean.defined() || !norm.running_var.defined())) return false;
-  const at::Tensor factors = channel_rows(2, *layout, norm.input.device());
+  if (!are_alike({norm.weight, norm.bias, norm.running_mean, norm.running_var})) return {};
+  if (!training && (!norm.running_mean.defined() || !norm.running_var.defined())) return {};
+  at::Tensor factors = channel_rows(2, *layout, norm.input.device());
   if (training) {
     launch("native_batch_norm", Custom{}, training_factors, out(factors), out(mean), out(invstd),
            inout(norm.running_mean), inout(norm.running_var), norm.input, norm.weight, norm.bias,
@@ -199,41 +200,51 @@ bool record_batch_norm(const BatchNorm& norm, bool training, const at::Tensor& o
     launch_ahead("native_batch_norm", evaluation_factors, out(factors), norm.running_mean,
                  norm.running_var, norm.weight, norm.bias, norm.eps, *layout);
   }
-  TORCH_INTERNAL_ASSERT(record_affine(output, norm.input, factors));
-  return true;
+  return factors;
 }
 
-bool record_batch_norm_gradient(const BatchNormGradient& norm, const at::Tensor& to_input,
-                                const at::Tensor& to_weight, const at::Tensor& to_bias) {
+void record_batch_norm(const at::Tensor& output, const at::Tensor& input,
+                       const at::Tensor& factors) {
+  TORCH_INTERNAL_ASSERT(record_affine(output, input, factors));
+}
+
+std::optional<at::Tensor> launch_batch_norm_gradient_factors(const BatchNormGradient& norm,
+                                                             bool wants_input,
+                                                             const at::Tensor& to_weight,
+                                                             const at::Tensor& to_bias) {
   const at::Tensor &grad = norm.grad, &input = norm.input;
   const auto layout = channel_layout(input, /*wants_statistics=*/true);
   if (!layout || input.dim() > fusion_max_dims() || grad.strides() != input.strides() ||
       grad.scalar_type() != input.scalar_type() || grad.is_neg() || grad._is_zerotensor() ||
       !norm.mean.defined() || !norm.spread.defined()) {
-    return false;
+    return {};
   }
   for (const at::Tensor* vector : {&norm.weight, &norm.mean, &norm.spread, &to_weight, &to_bias}) {
-    if (!takes(*vector, input)) return false;
+    if (!takes(*vector, input)) return {};
   }
   // ATen refuses parameters that are narrower than the input.
   const bool narrower = norm.weight.defined() && input.scalar_type() == c10::kFloat &&
                         norm.weight.scalar_type() != c10::kFloat;
-  if (narrower) return false;
+  if (narrower) return {};
+  const bool wants_sums = norm.training || to_weight.defined() || to_bias.defined();
+  if (!wants_sums && !wants_input) return at::Tensor();
   const GradientNumbers numbers{*layout, norm.training, norm.eps};
   // Statistics that do not depend on the input only scale the gradient.
-  const at::Tensor factors = channel_rows(norm.training ? 4 : 1, *layout, input.device());
-  if (norm.training || to_weight.defined() || to_bias.defined()) {
+  at::Tensor factors = channel_rows(norm.training ? 4 : 1, *layout, input.device());
+  if (wants_sums) {
     launch("native_batch_norm_backward", Custom{}, gradient_factors, out(factors), out(to_weight),
            out(to_bias), grad, input, norm.weight, norm.mean, norm.spread, numbers);
-  } else if (to_input.defined()) {
+  } else {
     launch_ahead("native_batch_norm_backward", evaluation_gradient_factors, out(factors),
                  norm.weight, norm.spread, numbers);
   }
-  if (to_input.defined()) {
-    TORCH_INTERNAL_ASSERT(norm.training ? record_gradient(to_input, grad, input, factors)
-                                        : record_scaling(to_input, grad, factors));
-  }
-  return true;
+  return factors;
+}
+
+void record_batch_norm_gradient(const at::Tensor& to_input, const BatchNormGradient& norm,
+                                const at::Tensor& factors) {
+  TORCH_INTERNAL_ASSERT(norm.training ? record_gradient(to_input, norm.grad, norm.input, factors)
+                                      : record_scaling(to_input, norm.grad, factors));
 }
 
 }  // namespace loom::ops

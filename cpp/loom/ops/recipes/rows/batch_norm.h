@@ -7,6 +7,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
+
 namespace loom::ops {
 
 struct BatchNorm {
@@ -18,10 +20,18 @@ struct BatchNorm {
   double momentum, eps;
 };
 
-/// False, and nothing happened, if the operands are not for these kernels. In training `mean` and
-/// `invstd` are written, and the running statistics updated.
-[[nodiscard]] bool record_batch_norm(const BatchNorm& norm, bool training, const at::Tensor& output,
-                                     const at::Tensor& mean, const at::Tensor& invstd);
+/// Launches what makes factors of the statistics, and returns those; nothing, and nothing happened,
+/// if the operands are not for these kernels. In training `mean` and `invstd` are written, and the
+/// running statistics updated. Memory of the output is asked for after that: where the factors lay
+/// there may be the result of the next operator, which could not join what still reads them.
+[[nodiscard]] std::optional<at::Tensor> launch_batch_norm_factors(const BatchNorm& norm,
+                                                                  bool training,
+                                                                  const at::Tensor& mean,
+                                                                  const at::Tensor& invstd);
+
+/// Records the normalisation. `output` lies as `input` does.
+void record_batch_norm(const at::Tensor& output, const at::Tensor& input,
+                       const at::Tensor& factors);
 
 struct BatchNormGradient {
   const at::Tensor& grad;
@@ -33,10 +43,14 @@ struct BatchNormGradient {
   double eps;
 };
 
-/// As record_batch_norm(). Results that are undefined are not asked for.
-[[nodiscard]] bool record_batch_norm_gradient(const BatchNormGradient& norm,
-                                              const at::Tensor& to_input,
-                                              const at::Tensor& to_weight,
-                                              const at::Tensor& to_bias);
+/// As launch_batch_norm_factors(); undefined factors, if nobody asks for any. Results that are
+/// undefined are not asked for.
+[[nodiscard]] std::optional<at::Tensor> launch_batch_norm_gradient_factors(
+    const BatchNormGradient& norm, bool wants_input, const at::Tensor& to_weight,
+    const at::Tensor& to_bias);
+
+/// Records the input's gradient.
+void record_batch_norm_gradient(const at::Tensor& to_input, const BatchNormGradient& norm,
+                                const at::Tensor& factors);
 
 }  // namespace loom::ops
