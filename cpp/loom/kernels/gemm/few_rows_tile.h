@@ -6,6 +6,8 @@
 #include "loom/kernels/gemm/few_rows.h"
 #include "loom/simd/lane_sums.h"
 
+#include <algorithm>
+
 namespace loom::kernels::gemm::LOOM_SIMD {
 using namespace simd::LOOM_SIMD;
 
@@ -21,7 +23,7 @@ constexpr std::int64_t kAheadOfOneBytes = 2 << 10;
 /// Sums of the products of kRows rows and kColumns columns. `Pair` says what a step is: its
 /// elements (kStep), and what is done with them. What is `ahead` elements further is fetched.
 template <int kRows, int kColumns, class Pair, class T, class W>
-[[gnu::always_inline]] inline void sum_products(const FewRows<T, W>& p, const T* left,
+[[gnu::always_inline]] inline void sum_products(const FewRows<T, W>& p, const T* const* left,
                                                 const W* const* matrix, std::int64_t ahead,
                                                 Floats (&sums)[kRows][kColumns]) {
   // Enough sums that additions need not wait for each other.
@@ -30,8 +32,7 @@ template <int kRows, int kColumns, class Pair, class T, class W>
   const auto add = [&](std::int64_t k, auto& to, bool fetch, auto load)
                        __attribute__((always_inline)) {
                          typename Pair::Left rows[kRows];
-                         for (int r = 0; r < kRows; ++r)
-                           rows[r] = load(Pair(), left + r * p.left_ld + k);
+                         for (int r = 0; r < kRows; ++r) rows[r] = load(Pair(), left[r] + k);
                          for (int c = 0; c < kColumns; ++c) {
                            const typename Pair::Right column = load(Pair(), matrix[c] + k);
                            if (fetch) __builtin_prefetch(matrix[c] + k + ahead);
@@ -73,9 +74,11 @@ template <int kRows, class Pair, class T, class W>
   constexpr std::int64_t kBytes = kRows == 1 ? kAheadOfOneBytes : kAheadBytes;
   const std::int64_t lines = kBytes / (p.stride * static_cast<std::int64_t>(sizeof(W))) + 1;
   const std::int64_t further = (lines + kColumns - 1) / kColumns * kColumns;
+  // The last row and the last column stand for those that are beyond them.
+  const T* left[kRows];
+  for (int r = 0; r < kRows; ++r) left[r] = p.left + std::min(row + r, p.rows - 1) * p.left_ld;
   Floats all_sums[kLanes];
   for (int c = 0; c < kAll; c += kColumns) {
-    // The last column stands for those that are beyond it.
     const W* matrix[kColumns];
     for (int j = 0; j < kColumns; ++j) {
       const std::int64_t column = first + c + j < p.columns ? first + c + j : p.columns - 1;
@@ -84,38 +87,43 @@ template <int kRows, class Pair, class T, class W>
     const bool fetches = row == 0 && first + c + kColumns + further <= p.columns;
     const std::int64_t ahead = fetches ? further * p.stride : 0;
     Floats sums[kRows][kColumns];
-    sum_products<kRows, kColumns, Pair>(p, p.left + row * p.left_ld, matrix, ahead, sums);
+    sum_products<kRows, kColumns, Pair>(p, left, matrix, ahead, sums);
     for (int r = 0; r < kRows; ++r) {
       for (int j = 0; j < kColumns; ++j) all_sums[r * kAll + c + j] = sums[r][j];
     }
   }
   float lanes[kLanes];
   store(lanes, sums_of_lanes(all_sums));
-  const std::int64_t left = p.columns - first;
-  for (int r = 0; r < kRows; ++r) {
+  const std::int64_t columns = p.columns - first, rows = p.rows - row;
+  for (int r = 0; r < kRows && r < rows; ++r) {
     float* const to = p.to + (row + r) * p.ld + first;
-    for (int c = 0; c < kAll && c < left; ++c) to[c] = lanes[r * kAll + c];
+    for (int c = 0; c < kAll && c < columns; ++c) to[c] = lanes[r * kAll + c];
   }
 }
 
+/// kRows rows from `row` on, or as many as there are, times some columns.
 template <int kRows, class Pair, class T, class W>
-[[gnu::always_inline]] inline std::int64_t multiply_rows_of(const FewRows<T, W>& p,
-                                                            std::int64_t row, std::int64_t first) {
-  for (; row + kRows <= p.rows; row += kRows) {
-    for (std::int64_t j = 0; j < kLanes && first + j < p.columns; j += kLanes / kRows) {
-      multiply_columns<kRows, Pair>(p, row, first + j);
-    }
+[[gnu::always_inline]] inline void multiply_rows(const FewRows<T, W>& p, std::int64_t row,
+                                                 std::int64_t first) {
+  for (std::int64_t j = 0; j < kLanes && first + j < p.columns; j += kLanes / kRows) {
+    multiply_columns<kRows, Pair>(p, row, first + j);
   }
-  return row;
 }
 
 /// Some rows of the matrix meet all rows while they are near.
 template <class Pair, class T, class W>
 [[gnu::always_inline]] inline void multiply_all(const FewRows<T, W>& p) {
   for (std::int64_t first = 0; first < p.columns; first += kLanes) {
-    std::int64_t row = multiply_rows_of<4, Pair>(p, 0, first);
-    row = multiply_rows_of<2, Pair>(p, row, first);
-    multiply_rows_of<1, Pair>(p, row, first);
+    for (std::int64_t row = 0; row < p.rows; row += 4) {
+      const std::int64_t rows = p.rows - row;
+      if (rows > 2) {
+        multiply_rows<4, Pair>(p, row, first);
+      } else if (rows == 2) {
+        multiply_rows<2, Pair>(p, row, first);
+      } else {
+        multiply_rows<1, Pair>(p, row, first);
+      }
+    }
   }
 }
 
