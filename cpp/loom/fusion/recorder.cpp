@@ -78,10 +78,19 @@ class Pool {
 /// computes with a hundred host numbers between two operators.
 std::int64_t patience_ns(const ProgramSet& set) noexcept {
   constexpr std::int64_t kLeast = 5'000, kMost = 400'000;
-  if (set.producer() != nullptr) return kLeast;  // it could be at work
-  constexpr double kNsPerElement = 0.1;          // a fraction of what one takes at least
-  const auto numel = static_cast<double>(set.elements());
-  return std::clamp(static_cast<std::int64_t>(numel * kNsPerElement), kLeast, kMost);
+  constexpr double kNsPerElement = 0.1;  // a fraction of what one takes at least
+  const auto of = [&](std::int64_t elements) {
+    const auto numel = static_cast<double>(elements);
+    return std::clamp(static_cast<std::int64_t>(numel * kNsPerElement), kLeast, kMost);
+  };
+  const Producer* const producer = set.producer();
+  if (producer == nullptr) return of(set.elements());
+  // It could be at work. But what does not join it goes through its result once more: that is worth
+  // the call of a module, which a shorter wait would miss.
+  constexpr std::int64_t kModuleCall = 25'000;
+  const Matrix result = producer->result();
+  const std::int64_t patience = of(result.rows * result.columns);
+  return patience >= kModuleCall ? patience : kLeast;
 }
 
 /// The text in memory that lives for ever; profiles refer to it. Null once there are very many.
