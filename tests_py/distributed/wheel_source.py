@@ -117,6 +117,8 @@ def _load() -> types.ModuleType:
     tree = Rewriter().visit(ast.parse(SUITE.read_text()))
     code = compile(ast.fix_missing_locations(tree), str(SUITE), "exec", dont_inherit=True)
     exec(code, module.__dict__)
+    # Ranks wait for each other for 10 s, which those of a busy machine do not always meet.
+    module.Barrier.sync.__func__.__defaults__ = (None, 300)
     # setUp() takes this test for one that is decorated.
     may_end = module.DistributedTest._DistTestBase.test_ddp_has_finalized
     may_end.__wrapped__ = lambda self: None

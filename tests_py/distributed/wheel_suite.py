@@ -32,12 +32,14 @@ class Row:
 
     @property
     def error(self) -> str:
-        """The first error of a rank, in a line."""
+        """The first error of a rank, in a line, that is more than that another rank has gone."""
         if self.status != "fail":
             return self.detail
         lines = [line.strip() for line in self.detail.splitlines()]
         errors = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line)]
-        return next((line for line in errors if "exited with error" not in line), lines[-1])
+        own = [line for line in errors if "exited with error" not in line]
+        causes = [line for line in own if "has left the group" not in line]
+        return next(iter([*causes, *own]), lines[-1])
 
 
 def names() -> list[str]:
