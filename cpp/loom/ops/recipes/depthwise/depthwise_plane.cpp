@@ -4,6 +4,8 @@
 #include "loom/kernels/conv/depthwise_direct.h"
 #include "loom/kernels/conv/direct.h"
 
+#include <bit>
+#include <cstdint>
 #include <type_traits>
 
 namespace loom::ops {
@@ -17,6 +19,16 @@ constexpr std::int64_t kMostLaidOut = (16 << 10) / sizeof(float);
 constexpr std::int64_t kRowsTogether = 4;
 
 const Scratch t_seen;
+
+// A plane's weights are so few that to call the kernel for many numbers takes longer.
+bool few_are_finite(const float* numbers, std::int64_t count) noexcept {
+  constexpr std::uint32_t kExponent = 0x7f800000;
+  std::uint32_t any = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    any |= (std::bit_cast<std::uint32_t>(numbers[i]) & kExponent) == kExponent ? 1 : 0;
+  }
+  return any == 0;
+}
 
 }  // namespace
 
@@ -80,7 +92,7 @@ template <class From, class To>
 void DepthwisePlane::sum(const From* plane, const float* weights, float bias, Blocks::Range rows,
                          To* to, std::int64_t step) const {
   // Padding is multiplied with weights, too.
-  if (padded() && !conv::all_finite<float>(weights, taps())) [[unlikely]] {
+  if (padded() && !few_are_finite(weights, taps())) [[unlikely]] {
     return conv::sum_plane(y_, x_, plane, weights, bias, rows, to, step);
   }
   if constexpr (std::is_same_v<From, float> && std::is_same_v<To, float>) {
