@@ -262,6 +262,17 @@ def test_a_reduction_joins_what_began_without_one():
     assert programs_of(scaled_then_centred) == [("mul", "mean", "sub")]
 
 
+@pytest.mark.parametrize("dims", [2, 5, 6, 7])
+def test_short_rows_of_any_dimensions_are_summed_in_programs(dims):
+    """The sizes of more than five dimensions lie apart from their tensor, which has to live."""
+    x = numbers(*[2] * (dims - 2), 4096, 3)
+    agrees(lambda x: (x * 2).sum(-1), x)
+    on_loom = x.to("loom")
+    torch.loom.synchronize()
+    assert programs_of(lambda: on_loom.sum(-1)) == [("sum",)]
+    assert programs_of(lambda: on_loom.amax(-1)) == [("amax",)]
+
+
 def test_temporaries_are_not_written():
     x = numbers(1000).to("loom")
     torch.loom.synchronize()

@@ -174,11 +174,34 @@ FusedOperator::Node FusedOperator::load_part(const at::Tensor& tensor, int part)
     return {0, type_};
   }
   from->data += static_cast<std::size_t>(part) * fusion::size_of(common_);
-  part_strides_.assign(from->strides.begin(), from->strides.end());
-  for (std::int64_t& stride : part_strides_) stride *= 2;
-  from->strides = {part_strides_.data(), part_strides_.size()};
+  strides_.assign(from->strides.begin(), from->strides.end());
+  for (std::int64_t& stride : strides_) stride *= 2;
+  from->strides = {strides_.data(), strides_.size()};
   from->contiguous = false;
   return expression_.load(*from);
+}
+
+FusedOperator::Node FusedOperator::load_column(const at::Tensor& tensor, c10::IntArrayRef rows,
+                                               std::int64_t columns, std::int64_t index) {
+  const auto dtype = fusion_dtype(tensor.scalar_type());
+  auto from = tensor.is_privateuseone() ? access(tensor, dtype, /*writes=*/false) : std::nullopt;
+  if (!from) {
+    possible_ = false;
+    return {0, type_};
+  }
+  strides_.resize(rows.size());
+  std::int64_t step = columns;
+  for (std::size_t d = rows.size(); d-- > 0;) {
+    strides_[d] = step;
+    step *= rows[d];
+  }
+  from->data += static_cast<std::size_t>(index) * fusion::size_of(*dtype);
+  from->sizes = {rows.data(), rows.size()};
+  from->strides = {strides_.data(), strides_.size()};
+  from->numel /= columns;
+  from->contiguous = false;
+  const Node value = expression_.load(*from);
+  return *dtype == common_ ? value : expression_.to(common_, value);
 }
 
 // What the dtype cannot hold wraps around.

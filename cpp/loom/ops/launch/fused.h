@@ -28,6 +28,7 @@ namespace loom::ops {
 /// Records the fill of a dense tensor, or returns false.
 [[nodiscard]] bool record_fill(const char* name, const at::Tensor& self, const c10::Scalar& value);
 
+/// What it loads and stores has to live until it is recorded: the expression refers to its sizes.
 class FusedOperator {
  public:
   using Node = fusion::Node;
@@ -47,6 +48,10 @@ class FusedOperator {
   Node load_as_is(const at::Tensor& tensor);
   /// The real (0) or imaginary (1) parts of a complex tensor, in the precision of the computation.
   Node load_part(const at::Tensor& tensor, int part);
+  /// Column `index` of a contiguous tensor whose elements are rows of `columns`, as `common`.
+  /// `rows`: the sizes of the column, which live until it is recorded.
+  Node load_column(const at::Tensor& tensor, c10::IntArrayRef rows, std::int64_t columns,
+                   std::int64_t index);
   /// A number in the precision of the computation. Gives up on one that `common` cannot hold: ATen
   /// has its own words for that.
   Node number(const c10::Scalar& value);
@@ -89,7 +94,7 @@ class FusedOperator {
                                                            bool writes);
 
   fusion::Expression expression_;
-  c10::SmallVector<std::int64_t, 8> part_strides_;
+  c10::SmallVector<std::int64_t, 8> strides_;  // of parts or columns: all have the same
   fusion::DType common_ = fusion::DType::kFloat;
   fusion::Type type_ = fusion::Type::kFloat;
   bool possible_ = true;

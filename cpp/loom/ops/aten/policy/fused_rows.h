@@ -44,17 +44,10 @@ inline std::int64_t few_columns(const Tensor& self, int reduced) {
 /// Combines the columns of rows, which lie one behind the other, to values of the shape of `to`.
 inline Node fold_columns(FusedOperator& f, Op op, const Tensor& to, const Tensor& self,
                          std::int64_t columns) {
-  at::DimVector strides(to.sizes().size());
-  std::int64_t step = columns;
-  for (std::int64_t d = to.dim() - 1; d >= 0; --d) {
-    strides[d] = step;
-    step *= to.size(d);
+  Node all = f.load_column(self, to.sizes(), columns, 0);
+  for (std::int64_t index = 1; index < columns; ++index) {
+    all = f.apply(op, all, f.load_column(self, to.sizes(), columns, index));
   }
-  const auto column = [&](std::int64_t index) {
-    return f.load(self.as_strided(to.sizes(), strides, self.storage_offset() + index));
-  };
-  Node all = column(0);
-  for (std::int64_t index = 1; index < columns; ++index) all = f.apply(op, all, column(index));
   return all;
 }
 
