@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Factors of batch norm against the formulas, for parameters of both dtypes and for none.
 #include "loom/kernels/norm/batch_norm.h"
+#include "loom/kernels/norm/evaluation_factors.h"
 
 #include <gtest/gtest.h>
 
@@ -64,6 +65,23 @@ class BatchNormTest : public ::testing::Test {
 };
 using Types = ::testing::Types<float, BFloat16>;
 TYPED_TEST_SUITE(BatchNormTest, Types);
+
+// Not contracted, as on cpu: the same bits whatever the instruction set.
+TEST(EvaluationFactorsTest, AreRoundedAfterEachOperation) {
+  constexpr std::int64_t kChannels = 71;
+  const auto weight = elements<float>(kChannels, 1), bias = elements<float>(kChannels, 2),
+             mean = elements<float>(kChannels, 3), spread = elements<float>(kChannels, 4);
+  std::vector<float> variance, factors(kChannels), shifts(kChannels);
+  for (const float number : spread) variance.push_back(number * number);
+  factors_of_floats(kChannels, {weight.data(), bias.data(), mean.data(), variance.data()}, 1e-5F,
+                    factors.data(), shifts.data());
+  for (std::size_t c = 0; c < factors.size(); ++c) {
+    const float inverse = 1 / std::sqrt(variance[c] + 1e-5F), factor = inverse * weight[c];
+    const volatile float product = mean[c] * factor;
+    EXPECT_EQ(factors[c], factor) << c;
+    EXPECT_EQ(shifts[c], bias[c] - product) << c;
+  }
+}
 
 TYPED_TEST(BatchNormTest, EvaluationUsesRunningStatistics) {
   for (const ChannelLayout layout : kLayouts) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/kernels/norm/batch_norm.h"
 
+#include "loom/kernels/norm/evaluation_factors.h"
+
 #include <algorithm>
 #include <cmath>
 
@@ -34,24 +36,6 @@ float inverse_of(const Numbers& variance, std::int64_t channel, double eps) noex
   return 1 / std::sqrt(variance.read(channel, 1) + static_cast<float>(eps));
 }
 
-// A network has some hundred channels a layer: plain loops are vectors, where this file is compiled
-// for square roots that set no errno.
-void plain_evaluation_factors(std::int64_t channels, const BatchNormVectors& vectors, float eps,
-                              float* __restrict factors, float* __restrict shifts) noexcept {
-  const float* const variance = vectors.running_var.floats();
-  const float* const mean = vectors.running_mean.floats();
-  for (std::int64_t c = 0; c < channels; ++c) factors[c] = 1 / std::sqrt(variance[c] + eps);
-  if (const float* const weight = vectors.weight.floats()) {
-    for (std::int64_t c = 0; c < channels; ++c) factors[c] *= weight[c];
-  }
-  for (std::int64_t c = 0; c < channels; ++c) shifts[c] = mean[c] * factors[c];
-  if (const float* const bias = vectors.bias.floats()) {
-    for (std::int64_t c = 0; c < channels; ++c) shifts[c] = bias[c] - shifts[c];
-  } else {
-    for (std::int64_t c = 0; c < channels; ++c) shifts[c] = 0 - shifts[c];
-  }
-}
-
 }  // namespace
 
 void evaluation_factors(ChannelLayout layout, const BatchNormVectors& vectors, double eps,
@@ -60,8 +44,10 @@ void evaluation_factors(ChannelLayout layout, const BatchNormVectors& vectors, d
                      vectors.running_mean.floats() != nullptr && !vectors.weight.are_halves() &&
                      !vectors.bias.are_halves();
   if (plain && layout.repeats() == 1) {
-    return plain_evaluation_factors(layout.channels, vectors, static_cast<float>(eps), factors,
-                                    factors + layout.channels);
+    return factors_of_floats(layout.channels,
+                             {vectors.weight.floats(), vectors.bias.floats(),
+                              vectors.running_mean.floats(), vectors.running_var.floats()},
+                             static_cast<float>(eps), factors, factors + layout.channels);
   }
   const FactorRows rows(layout, factors);
   for (std::int64_t c = 0; c < layout.channels; ++c) {
