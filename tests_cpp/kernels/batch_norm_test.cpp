@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Factors of batch norm against the formulas, for parameters of both dtypes and for none.
 #include "loom/kernels/norm/batch_norm.h"
+
 #include "loom/kernels/norm/evaluation_factors.h"
 
 #include <gtest/gtest.h>
