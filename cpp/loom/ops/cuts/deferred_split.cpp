@@ -2,6 +2,7 @@
 #include "loom/ops/cuts/deferred_split.h"
 
 #include "loom/ops/cuts/deferred_cuts.h"
+#include "loom/ops/launch/call_length.h"
 #include "loom/ops/launch/self_overlap.h"
 #include "loom/ops/launch/split.h"
 
@@ -358,7 +359,7 @@ std::optional<DeferredSplit> split_of(std::span<const SplitRule> rules, Argument
     auto split = cut_by(rule, shapes, arguments, writes, results);
     if (!split || split->items < 2 || writes_whole(*split, shapes, writes)) continue;
     const double work = rule.cost * static_cast<double>(worked);
-    split->block = block_length(split->items, work / static_cast<double>(split->items));
+    split->block = call_length(split->items, work / static_cast<double>(split->items));
     if (rows) split->block = std::max(split->block, kFewestRowsOfProduct);
     if (split->blocks() > 1) return split;
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/cuts/reduce.h"
+#include "loom/ops/launch/call_length.h"
 
 #include <c10/core/WrapDimMinimal.h>
 
@@ -89,7 +90,7 @@ Along cut_kept(const at::Tensor& input, Reduced reduced, int outputs, double cos
   along.dims[outputs] = static_cast<std::int8_t>(dim);
   const std::int64_t items = input.size(dim);
   along.cost = total_cost(input, cost) / static_cast<double>(items);
-  along.block = block_length(items, along.cost);
+  along.block = call_length(items, along.cost);
   if (input.stride(dim) == 1) along.block = std::max(along.block, shortest_run(cost));
   return along;
 }
@@ -112,7 +113,7 @@ std::optional<Chunks> cut_reduced(const at::Tensor& input, Reduced reduced, doub
     }
     if (chunks.dim == Chunks::kFlat) return std::nullopt;
   }
-  chunks.block = block_length(chunks.items, total / static_cast<double>(chunks.items));
+  chunks.block = call_length(chunks.items, total / static_cast<double>(chunks.items));
   if (chunks.count() < 2) return std::nullopt;
   return chunks;
 }

@@ -2,6 +2,7 @@
 #include "loom/ops/launch/split.h"
 
 #include "loom/base/ceil_div.h"
+#include "loom/ops/launch/call_length.h"
 #include "loom/ops/launch/self_overlap.h"
 
 #include <c10/util/SmallVector.h>
@@ -17,6 +18,9 @@ namespace {
 constexpr double kBlockCost = 32768;
 // Enough to balance any machine that one device is likely to have.
 constexpr std::int64_t kMaxBlocks = 256;
+// Calls of ATen that are enough to share; beyond, a call takes up to so many times as long as a
+// block has to: of 40 us of work aliases, checks and set-up are a tenth.
+constexpr double kEnoughCalls = 32, kLongestCall = 4;
 
 // True when the operand's elements lie in memory exactly as those of `first`.
 bool same_dense_layout(const TensorRef& first, const TensorRef& other) {
@@ -69,15 +73,25 @@ at::Tensor alias_rows(const TensorRef& operand, int leading, std::int64_t begin,
   return make_alias(part);
 }
 
-}  // namespace
-
-std::int64_t block_length(std::int64_t items, double cost) noexcept {
-  const double by_cost = std::max(1.0, std::ceil(kBlockCost / std::max(cost, 1e-9)));
+std::int64_t length_of(std::int64_t items, double cost, double block_cost) noexcept {
+  const double by_cost = std::max(1.0, std::ceil(block_cost / std::max(cost, 1e-9)));
   const std::int64_t by_count = ceil_div(items, kMaxBlocks);
   if (by_cost >= static_cast<double>(items)) return std::max<std::int64_t>(items, 1);
   const std::int64_t longest = std::max(static_cast<std::int64_t>(by_cost), by_count);
   const std::int64_t blocks = ceil_div(items, longest);
   return ceil_div(items, blocks);  // of about the same length, with no short one at the end
+}
+
+}  // namespace
+
+std::int64_t block_length(std::int64_t items, double cost) noexcept {
+  return length_of(items, cost, kBlockCost);
+}
+
+std::int64_t call_length(std::int64_t items, double cost) noexcept {
+  const double total = cost * static_cast<double>(items);
+  return length_of(items, cost,
+                   std::clamp(total / kEnoughCalls, kBlockCost, kLongestCall * kBlockCost));
 }
 
 at::Tensor SlicePlan::slice(const TensorRef& operand, int index, std::int64_t begin) const {
@@ -108,7 +122,7 @@ SlicePlan Pointwise::plan(Operands operands) const noexcept {
   if (all_flat(operands)) {
     plan.items = first.numel();
     // Whole cache lines, so that two cores never write the same one.
-    plan.block = (block_length(plan.items, cost) + 63) / 64 * 64;
+    plan.block = (call_length(plan.items, cost) + 63) / 64 * 64;
     for (std::size_t i = 0; i < operands.size(); ++i) {
       // Zero-dimensional operands stay what they are: type promotion looks at it.
       plan.modes[i] = operands[i]->dim() == 0 ? SlicePlan::kWhole : SlicePlan::kFlat;
@@ -117,7 +131,7 @@ SlicePlan Pointwise::plan(Operands operands) const noexcept {
   }
   const int cut = widest_dim(first);
   plan.items = first.sizes()[cut];
-  plan.block = block_length(
+  plan.block = call_length(
       plan.items, cost * static_cast<double>(first.numel()) / static_cast<double>(plan.items));
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const TensorRef& operand = *operands[i];
@@ -143,7 +157,7 @@ SlicePlan Along::plan(Operands operands) const noexcept {
     plan.block = plan.items;
     return plan;
   }
-  plan.block = block != 0 ? block : block_length(plan.items, cost);
+  plan.block = block != 0 ? block : call_length(plan.items, cost);
   return plan;
 }
 
