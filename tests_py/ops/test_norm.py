@@ -79,6 +79,43 @@ def test_batch_norm(shape, affine):
         gradients_agree(evaluated, numbers(*shape), numbers(channels), numbers(channels))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(5, 70, 4, 4), (3, 9, 7, 7), (2, 70, 2), (1, 3, 3, 21), (2, 5, 9, 9)], ids=str
+)
+def test_instance_norm(shape, dtype):
+    channels = shape[1]
+    x, mean, var = numbers(*shape).to(dtype), numbers(channels), numbers(channels).abs()
+    weight, bias = numbers(channels).to(dtype), numbers(channels).to(dtype)
+    # Of half types cpu rounds on the way.
+    agrees(lambda x: F.instance_norm(x if x.device.type == "loom" else x.float()).to(dtype), x)
+    agrees(lambda x: F.instance_norm(x * 0 + 3, eps=1e-3), x)
+    if dtype is not torch.bfloat16:
+        agrees(lambda x, w, b: F.instance_norm(x, weight=w, bias=b), x, weight, bias)
+    if dtype is torch.float32:
+
+        def with_statistics(x, mean, var, w, b):
+            return F.instance_norm(x, mean, var, w, b, momentum=0.3), mean, var
+
+        agrees(with_statistics, x, mean, var, weight, bias)
+        gradients_agree(lambda x, w, b: F.instance_norm(x, weight=w, bias=b), x, weight, bias)
+        gradients_agree(lambda x: F.instance_norm(x.transpose(-1, -2)), x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("columns", [1, 2, 3, 6, 17, 24, 25])
+def test_layer_norm_of_short_rows(columns, dtype):
+    x, weight = numbers(3, 67, columns).to(dtype), numbers(columns).to(dtype)
+    agrees(lambda x: F.layer_norm(x, x.shape[-1:]), x)
+    agrees(lambda x, w: F.layer_norm(x, x.shape[-1:], w, w), x, weight)
+    agrees(lambda x, w: torch.native_layer_norm(x, x.shape[-1:], w, None, 1e-5), x, weight)
+    if dtype is torch.float32:
+        gradients_agree(lambda x, w: F.layer_norm(x, x.shape[-1:], w, w), x, weight)
+    special = x.clone()
+    special[0, 3], special[1, 5] = float("nan"), float("inf")
+    agrees(lambda x: F.layer_norm(x, x.shape[-1:]), special)
+
+
 def test_batch_norm_layer_keeps_its_statistics():
     layers = torch.nn.BatchNorm2d(6), torch.nn.BatchNorm2d(6).to("loom")
     x = numbers(8, 6, 9, 9)

@@ -1,25 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/kernels/norm/short_rows.h"
 
-#include "loom/kernels/copy/transpose_tile.h"
+#include "loom/kernels/norm/turned_rows.h"
 
 #include <algorithm>
 #include <cstddef>
 
 namespace loom::kernels::norm {
 namespace {
-
-// Lanes of rows that are not there are zeros: what happened to lie there might be slow.
-template <class T>
-void turn_rows(const T* from, std::int64_t rows, std::int64_t columns, T* to) {
-  if (rows < kTurnedRows) std::fill_n(to, columns * kTurnedRows, T{});
-  turn_matrix(from, columns, rows, columns, to, kTurnedRows);
-}
-
-template <class T>
-void turn_back(const T* from, std::int64_t rows, std::int64_t columns, T* to) {
-  turn_matrix(from, kTurnedRows, columns, rows, to, columns);
-}
 
 /// The parts of the room.
 template <class T>

@@ -5,16 +5,13 @@
 // float or a half type. `to` may be what it is made from. Thread: any; only what is passed is
 // touched.
 
+#include "loom/kernels/norm/turned_rows.h"
 #include "loom/simd/half.h"
 #include "loom/simd/versions.h"
 
 #include <cstdint>
 
 namespace loom::kernels::norm {
-
-/// Rows that are done at a time where they are short: turned, so that column c of row r is element
-/// c * kTurnedRows + r. Whole vectors of every instruction set.
-inline constexpr std::int64_t kTurnedRows = 64;
 
 LOOM_SIMD_DECLARE(
     template <class T>
@@ -47,9 +44,9 @@ template <class T>
 inline constexpr simd::Versions log_softmax_gradient_row{
     LOOM_SIMD_LIST(log_softmax_gradient_row<T>)};
 
-/// The same of rows that are turned, in place. softmax_turned(values, scratch, columns, maxima,
-/// sums): scratch takes `columns` vectors; each row's maximum and the sum of exp(x - maximum) are
-/// given as well.
+/// The same of rows that are turned (turned_rows.h), in place. softmax_turned(values, scratch,
+/// columns, maxima, sums): scratch takes `columns` vectors; each row's maximum and the sum of exp(x
+/// - maximum) are given as well.
 template <class T>
 inline constexpr simd::Versions softmax_turned{LOOM_SIMD_LIST(softmax_turned<T>)};
 template <class T>

@@ -7,6 +7,7 @@
 #include "loom/ops/launch/launch.h"
 #include "loom/ops/recipes/rows/batch_norm.h"
 #include "loom/ops/recipes/rows/layer_norm.h"
+#include "loom/ops/recipes/rows/turned_norm.h"
 
 #include <ATen/native/cpu/mixed_data_type.h>
 #include <ATen/native/layer_norm.h>
@@ -216,11 +217,14 @@ Three batch_norm(const at::Tensor& input, const OptionalTensor& weight_opt,
   at::Tensor mean = empty({channels}, dtype, input.device());
   at::Tensor invstd = empty({channels}, dtype, input.device());
   const at::Tensor from = training ? in_memory_format(input) : input;
-  const auto factors = launch_batch_norm_factors(
-      {from, weight, bias, running_mean, running_var, momentum, eps}, training, mean, invstd);
+  const BatchNorm norm{from, weight, bias, running_mean, running_var, momentum, eps};
+  const auto factors = launch_batch_norm_factors(norm, training, mean, invstd);
   at::Tensor output = norm_result(input);
   if (factors) {
     record_batch_norm(output, from, *factors);
+    return {output, mean, invstd};
+  }
+  if (training && launch_channel_norm(norm, output, mean, invstd)) {
     return {output, mean, invstd};
   }
   const auto kernel = [](at::Tensor to, at::Tensor to_mean, at::Tensor to_invstd,
@@ -266,6 +270,9 @@ Three batch_norm_backward(const at::Tensor& grad, const at::Tensor& input,
   if (mask[0]) to_input = norm_result(input);
   if (factors) {
     if (mask[0]) record_batch_norm_gradient(to_input, norm, *factors);
+    return {to_input, to_weight, to_bias};
+  }
+  if (launch_channel_norm_gradient(norm, to_input, to_weight, to_bias)) {
     return {to_input, to_weight, to_bias};
   }
   const auto kernel = [](const at::Tensor& input_to, const at::Tensor& weight_to,

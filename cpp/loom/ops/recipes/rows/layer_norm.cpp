@@ -7,6 +7,7 @@
 #include "loom/kernels/norm/sums.h"
 #include "loom/ops/launch/launch.h"
 #include "loom/ops/recipes/rows/row_scratch.h"
+#include "loom/ops/recipes/rows/turned_norm.h"
 
 #include <algorithm>
 #include <initializer_list>
@@ -16,6 +17,7 @@
 namespace loom::ops {
 namespace {
 
+using kernels::norm::kTurnedRows;
 using kernels::norm::Numbers;
 
 constexpr double kElementCost = 1;
@@ -50,11 +52,18 @@ void normalise(Grid& grid, const at::Tensor& to, const Numbers& to_mean, const N
   const auto layer_norm = kernels::norm::layer_norm_row<T>.of(simd_level());
   grid.run_by_any(blocks.count(), [&](std::int64_t index) {
     const std::int64_t columns = blocks.columns, pitch = row_pitch(columns);
-    float* const scratch = row_scratch(columns, 4);
+    const bool turns = columns <= kLongestTurnedRow;
+    float* const scratch = row_scratch(columns, turns ? 4 + static_cast<int>(kTurnedRows) : 4);
     const float* const factors = row_parameter(weight, 1, scratch + pitch, columns);
     const float* const terms = row_parameter(bias, 0, scratch + 2 * pitch, columns);
     const RowOutput<T> rows(to, columns, scratch + 3 * pitch, to.nbytes());
     const Range range = blocks.at(index);
+    if (turns) {
+      auto* const room = reinterpret_cast<T*>(scratch + 4 * pitch);
+      return normalise_short_rows<T>(static_cast<T*>(to.mutable_data_ptr()), from, range.begin,
+                                     range.end, columns, factors, terms, eps, to_mean, to_rstd,
+                                     room);
+    }
     for (std::int64_t row = range.begin; row < range.end; ++row) {
       float statistics[2];
       layer_norm(rows.row(row), from + row * columns, factors, terms, scratch, columns, eps,
