@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/kernels/scan/scan.h"
 
+#include "loom/kernels/scan/half_scan.h"
+
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -60,7 +62,8 @@ TEST_P(ScanTest, PartsGoOnFromWhatIsBeforeThem) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, ScanTest,
-                         testing::Values(Layout{3, 10, 1}, Layout{2, 5, 7}, Layout{2, 6, 130}));
+                         testing::Values(Layout{3, 10, 1}, Layout{2, 5, 7}, Layout{2, 6, 130},
+                                         Layout{2, 5000, 1}, Layout{1, 100, 64}));
 
 TEST(ScanNumbersTest, IntegersWrapAround) {
   using Products = Scan<std::int64_t, true>;
@@ -72,6 +75,35 @@ TEST(ScanNumbersTest, FloatsAreSummedInDouble) {
   std::vector<float> to(3);
   Scan<float, false>{from.data(), to.data(), {1, 3, 1}}.in_rows(0, 1);
   EXPECT_EQ(to, (std::vector<float>{1 << 24, 1 << 24, (1 << 24) + 2}));
+}
+
+// Sums of small integers are exact, and rounded when they are written.
+TEST_P(ScanTest, HalfTypesAreSummedInFloat) {
+  const Layout layout = GetParam();
+  const auto numbers_of = numbers(layout);
+  std::vector<simd::BFloat16> from(numbers_of.size()), to(from.size()), rows(from.size());
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    simd::round_to(from[i], static_cast<float>(numbers_of[i]));
+  }
+  const HalfScan<simd::BFloat16, false> scan{from.data(), to.data(), layout};
+  for (std::int64_t unit = 0; unit < layout.units(); ++unit) {
+    auto first = scan.none(), second = scan.none(), so_far = scan.none();
+    const std::int64_t middle = layout.length / 2;
+    scan.run<false>(unit, 0, middle, first);
+    scan.pass_on(unit, so_far, first);
+    scan.pass_on(unit, so_far, second);
+    scan.run<true>(unit, 0, middle, first);
+    scan.run<true>(unit, middle, layout.length, second);
+  }
+  const auto sums = sums_of(numbers_of, layout);
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    simd::BFloat16 expected;
+    simd::round_to(expected, static_cast<float>(sums[i]));
+    ASSERT_EQ(to[i].bits, expected.bits) << i;
+  }
+  if (layout.inner != 1) return;
+  HalfScan<simd::BFloat16, false>{from.data(), rows.data(), layout}.in_rows(0, layout.outer);
+  for (std::size_t i = 0; i < to.size(); ++i) ASSERT_EQ(rows[i].bits, to[i].bits) << i;
 }
 
 }  // namespace

@@ -346,7 +346,9 @@ def test_sums_without_nan_by_dtype_and_out():
     )
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64, torch.bfloat16])
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float64, torch.int64, torch.bfloat16, torch.float16]
+)
 @pytest.mark.parametrize(
     ("shape", "dim"),
     [

@@ -31,10 +31,11 @@ struct Layout {
   }
 };
 
-template <class T, bool kProduct>
+/// Accumulators are as wide as the CPU kernel's.
+template <class T, bool kProduct,
+          class Sum = std::conditional_t<std::is_same_v<T, float>, double, T>>
 struct Scan {
-  // As wide as the CPU kernel's.
-  using Accumulator = std::conditional_t<std::is_same_v<T, float>, double, T>;
+  using Accumulator = Sum;
   static constexpr Accumulator kNone = kProduct ? 1 : 0;
   using Accumulators = std::array<Accumulator, kColumns>;
 

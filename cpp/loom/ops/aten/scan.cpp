@@ -2,27 +2,34 @@
 #include "loom/ops/cuts/scan.h"
 
 #include "loom/base/ceil_div.h"
+#include "loom/kernels/scan/half_scan.h"
 #include "loom/kernels/scan/scan.h"
+#include "loom/ops/launch/elements.h"
 #include "loom/ops/launch/launch.h"
 
 #include <c10/core/WrapDimMinimal.h>
 
 #include <algorithm>
+#include <type_traits>
 #include <vector>
 
 namespace loom::ops {
 namespace {
 
+using kernels::scan::HalfScan;
 using kernels::scan::Layout;
-using kernels::scan::Scan;
+
+template <class T, bool kProduct>
+using Scan = std::conditional_t<sizeof(T) == sizeof(simd::Half), HalfScan<T, kProduct>,
+                                kernels::scan::Scan<T, kProduct>>;
 
 // Of an element, in the unit of Pointwise: it waits for the one before.
 constexpr double kCost = 2;
 // As many rows, or groups of columns, are enough for all cores.
 constexpr std::int64_t kEnoughUnits = 16;
 
-template <class T, bool kProduct>
-void in_units(Grid& grid, const Scan<T, kProduct>& scan) {
+template <class Scan>
+void in_units(Grid& grid, const Scan& scan) {
   const Layout& layout = scan.layout;
   const std::int64_t units = layout.units();
   const std::int64_t block =
@@ -37,8 +44,8 @@ void in_units(Grid& grid, const Scan<T, kProduct>& scan) {
   });
 }
 
-template <class T, bool kProduct>
-void in_parts(Grid& grid, const Scan<T, kProduct>& scan, std::int64_t block) {
+template <class Scan>
+void in_parts(Grid& grid, const Scan& scan, std::int64_t block) {
   const std::int64_t length = scan.layout.length, units = scan.layout.units();
   const std::int64_t parts = ceil_div(length, block);
   std::vector before(static_cast<std::size_t>(units * parts), scan.none());
@@ -65,8 +72,7 @@ void in_parts(Grid& grid, const Scan<T, kProduct>& scan, std::int64_t block) {
 
 template <class T, bool kProduct>
 void scan(Grid& grid, const TensorRef& result, const TensorRef& self, Layout layout) {
-  const at::Tensor to = result.alias(), from = self.alias();
-  const Scan<T, kProduct> scan{from.const_data_ptr<T>(), to.mutable_data_ptr<T>(), layout};
+  const Scan<T, kProduct> scan{elements<const T>(self), elements<T>(result), layout};
   const std::int64_t block =
       block_length(layout.length, kCost * static_cast<double>(layout.width()));
   if (layout.units() >= kEnoughUnits || block >= layout.length) return in_units(grid, scan);
@@ -88,7 +94,8 @@ void launch_scan(const char* name, const at::Tensor& result, const at::Tensor& s
 bool launch_scan(const char* name, const at::Tensor& result, const at::Tensor& self,
                  std::int64_t dim, bool product) {
   if (self.dim() == 0 || self.numel() == 0 || self.scalar_type() != result.scalar_type() ||
-      result.sizes() != self.sizes() || !self.is_contiguous() || !result.is_contiguous()) {
+      result.sizes() != self.sizes() || !self.is_contiguous() || !result.is_contiguous() ||
+      self.is_neg() || result.is_neg()) {
     return false;
   }
   const std::int64_t scanned = c10::maybe_wrap_dim(dim, self.dim());
@@ -102,6 +109,12 @@ bool launch_scan(const char* name, const at::Tensor& result, const at::Tensor& s
       return true;
     case c10::kDouble:
       launch_scan<double>(name, result, self, layout, product);
+      return true;
+    case c10::kBFloat16:
+      launch_scan<simd::BFloat16>(name, result, self, layout, product);
+      return true;
+    case c10::kHalf:
+      launch_scan<simd::Half>(name, result, self, layout, product);
       return true;
     case c10::kLong:
       launch_scan<std::int64_t>(name, result, self, layout, product);
