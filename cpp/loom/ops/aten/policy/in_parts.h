@@ -9,6 +9,7 @@
 #include "loom/ops/recipes/rows/channel_sums.h"
 #include "loom/ops/recipes/rows/extremum_places.h"
 #include "loom/ops/recipes/rows/middle_sums.h"
+#include "loom/ops/recipes/rows/products.h"
 
 #include <ATen/ops/all_cpu_dispatch.h>
 #include <ATen/ops/amax.h>
@@ -62,6 +63,10 @@ struct Mean : Sum {
 };
 
 struct Prod {
+  static bool launch_own(const char* name, const at::Tensor& result, const at::Tensor& self,
+                         Reduced reduced) {
+    return launch_products(name, result, self, reduced);
+  }
   static c10::ScalarType accumulator(c10::ScalarType dtype) { return Sum::accumulator(dtype); }
   static void part(const at::Tensor& in, c10::IntArrayRef dims, bool keepdim, at::Tensor& to) {
     if (dims.size() == 1) {
@@ -155,6 +160,9 @@ struct InParts {
   static void launch(const char* name, const std::array<at::Tensor, 1>& outputs,
                      const at::Tensor& self, std::int64_t dim, bool keepdim, const More&... more) {
     const Reduced reduced = reduced_dim(self, dim, keepdim);
+    if constexpr (requires { Reduction::launch_own; }) {
+      if (Reduction::launch_own(name, outputs[0], self, reduced)) return;
+    }
     if (const auto chunks = cut_reduced(self, reduced, kCost)) {
       launch_in_parts(name, Reduction{}, outputs[0], self, *chunks, reduced);
     } else {
@@ -169,6 +177,9 @@ struct InParts {
   static void launch(const char* name, const std::array<at::Tensor, 1>& outputs,
                      const at::Tensor& self, const Dtype&... dtype) {
     const Reduced reduced = reduced_dims(self, std::nullopt, false);
+    if constexpr (requires { Reduction::launch_own; }) {
+      if (Reduction::launch_own(name, outputs[0], self, reduced)) return;
+    }
     if (const auto chunks = cut_reduced(self, reduced, kCost)) {
       launch_in_parts(name, Reduction{}, outputs[0], self, *chunks, reduced);
     } else {

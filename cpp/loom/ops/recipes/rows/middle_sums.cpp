@@ -4,9 +4,9 @@
 #include "loom/base/ceil_div.h"
 #include "loom/kernels/pool_resample/pool_rows.h"
 #include "loom/ops/launch/launch.h"
+#include "loom/ops/recipes/rows/middle.h"
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
 
 namespace loom::ops {
@@ -18,52 +18,6 @@ constexpr double kElementCost = 0.5;
 constexpr std::int64_t kFewestBeside = 16, kMostSummed = 8192;
 // Elements beside each other that a block has, at the least: whole cache lines.
 constexpr std::int64_t kPartElements = 64;
-
-/// [outer][summed][inner] in memory.
-struct Middle {
-  std::int64_t outer = 1, summed = 1, inner = 1;
-};
-
-/// How the tensor lies, if it has no gaps and what is summed up lies together, between the others.
-std::optional<Middle> middle_of(const at::Tensor& self, Reduced reduced) {
-  at::DimVector order(static_cast<std::size_t>(self.dim()));
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::int64_t a, std::int64_t b) { return self.stride(a) < self.stride(b); });
-  Middle made;
-  std::int64_t step = 1;
-  int part = 0;  // inner, summed, outer
-  for (const std::int64_t d : order) {
-    if (self.size(d) == 1) continue;
-    if (self.stride(d) != step) return {};
-    step *= self.size(d);
-    const bool sums = reduced.reduces(d);
-    if (part == 0 && sums) part = 1;
-    if (part == 1 && !sums) part = 2;
-    if (part == 2 && sums) return {};
-    (part == 0 ? made.inner : part == 1 ? made.summed : made.outer) *= self.size(d);
-  }
-  return made;
-}
-
-/// Whether the result's elements lie in the order of those that stay.
-bool follows(const at::Tensor& result, const at::Tensor& self, Reduced reduced) {
-  std::int64_t at = 0, summed_step = 1;
-  for (std::int64_t d = 0; d < self.dim(); ++d) {
-    if (reduced.reduces(d)) summed_step *= self.size(d);
-  }
-  const std::int64_t inner = middle_of(self, reduced)->inner;
-  for (std::int64_t d = 0; d < self.dim(); ++d) {
-    const bool sums = reduced.reduces(d);
-    if (!sums && self.size(d) != 1) {
-      const std::int64_t stride =
-          self.stride(d) < inner ? self.stride(d) : self.stride(d) / summed_step;
-      if (result.stride(at) != stride) return false;
-    }
-    if (!sums || reduced.keepdim) ++at;
-  }
-  return true;
-}
 
 template <class T>
 void sum_up(Grid& grid, const TensorRef& result, const TensorRef& input, const Middle& m,
