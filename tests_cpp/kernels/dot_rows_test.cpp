@@ -49,6 +49,7 @@ LOOM_TEST_SIMD_LEVELS(DotRowsTest);
 
 TEST_P(DotRowsTest, OfFloats) { expect_products<float>(); }
 TEST_P(DotRowsTest, OfBFloat16) { expect_products<simd::BFloat16>(); }
+TEST_P(DotRowsTest, OfHalf) { expect_products<simd::Half>(); }
 
 TEST_P(DotRowsTest, OfFourVectors) {
   const auto matrix = numbers<float>(kRows * kStride, 1), vectors = numbers<float>(4 * kStride, 2);

@@ -6,7 +6,8 @@ import torch
 from compare import agrees
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
-SIZES = [(64, 2), (70, 33), (300, 700), (1000, 129)]
+# The last ones are sums in parts, of few elements and of many.
+SIZES = [(64, 2), (70, 33), (300, 700), (1000, 129), (8, 5000), (1, 3), (16, 40000), (600, 33000)]
 
 
 def numbers(*shape: int) -> torch.Tensor:

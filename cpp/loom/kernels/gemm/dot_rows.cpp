@@ -1,29 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/kernels/gemm/dot_rows.h"
 
-#include "loom/simd/vector_bytes.h"
+#include "loom/simd/floats.h"
 
 #include <cstring>
 
 namespace loom::kernels::gemm::LOOM_SIMD {
+using namespace simd::LOOM_SIMD;
 namespace {
 
-using Lanes [[gnu::vector_size(simd::kVectorBytes)]] = float;
-using Halves [[gnu::vector_size(simd::kVectorBytes / 2)]] = std::uint16_t;
-using Words [[gnu::vector_size(simd::kVectorBytes)]] = std::uint32_t;
-constexpr std::int64_t kLanes = sizeof(Lanes) / sizeof(float);
-
-[[gnu::always_inline]] inline void load(const float* from, Lanes& to) {
-  std::memcpy(&to, from, sizeof to);
-}
-[[gnu::always_inline]] inline void load(const simd::BFloat16* from, Lanes& to) {
-  Halves halves;
-  std::memcpy(&halves, from, sizeof halves);
-  const Words words = __builtin_convertvector(halves, Words) << 16;
-  std::memcpy(&to, &words, sizeof to);
-}
-
-[[gnu::always_inline]] inline float sum_lanes(const Lanes& sums) {
+[[gnu::always_inline]] inline float sum_lanes(const Floats& sums) {
   float lanes[kLanes];
   std::memcpy(lanes, &sums, sizeof lanes);
   for (std::int64_t half = kLanes / 2; half > 0; half /= 2) {
@@ -41,12 +27,9 @@ template <class T>
   const std::int64_t whole = inner / kLanes * kLanes;
   for (std::int64_t i = 0; i < rows; ++i) {
     const T* row = matrix + i * stride;
-    Lanes sums[kSums] = {};
-    const auto add = [&](std::int64_t k, Lanes& to_sum) {
-      Lanes factor, element;
-      load(vector + k, factor);
-      load(row + k, element);
-      to_sum += factor * element;
+    Floats sums[kSums] = {};
+    const auto add = [&](std::int64_t k, Floats& to_sum) {
+      to_sum += load(vector + k) * load(row + k);
     };
     std::int64_t k = 0;
     for (; k + kSums * kLanes <= whole; k += kSums * kLanes) {
@@ -70,6 +53,11 @@ void dot_rows(const simd::BFloat16* vector, const simd::BFloat16* matrix, std::i
   dot_each(vector, matrix, stride, rows, inner, to);
 }
 
+void dot_rows(const simd::Half* vector, const simd::Half* matrix, std::int64_t stride,
+              std::int64_t rows, std::int64_t inner, float* to) noexcept {
+  dot_each(vector, matrix, stride, rows, inner, to);
+}
+
 // Some rows of the matrix at a time for four vectors.
 void dot_four(const float* vectors, std::int64_t vector_stride, const float* matrix,
               std::int64_t stride, std::int64_t rows, std::int64_t inner, float* to,
@@ -79,16 +67,16 @@ void dot_four(const float* vectors, std::int64_t vector_stride, const float* mat
   const std::int64_t whole = inner / kLanes * kLanes;
   for (std::int64_t i = 0; i < rows; i += kRows) {
     const float* row[kRows];
-    Lanes sums[kRows][kVectors] = {};
+    Floats sums[kRows][kVectors] = {};
     for (std::int64_t r = 0; r < kRows; ++r) {
       row[r] = matrix + (i + r < rows ? i + r : rows - 1) * stride;
     }
     for (std::int64_t k = 0; k < whole; k += kLanes) {
-      Lanes factors[kVectors];
-      for (std::int64_t v = 0; v < kVectors; ++v) load(vectors + v * vector_stride + k, factors[v]);
+      Floats factors[kVectors];
+      for (std::int64_t v = 0; v < kVectors; ++v)
+        factors[v] = load(vectors + v * vector_stride + k);
       for (std::int64_t r = 0; r < kRows; ++r) {
-        Lanes element;
-        load(row[r] + k, element);
+        const Floats element = load(row[r] + k);
         for (std::int64_t v = 0; v < kVectors; ++v) sums[r][v] += factors[v] * element;
       }
     }

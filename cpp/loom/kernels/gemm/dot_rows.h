@@ -15,10 +15,11 @@ namespace loom::kernels::gemm {
 #define LOOM_DOT_ROWS(T)                                                                  \
   void dot_rows(const T* vector, const T* matrix, std::int64_t stride, std::int64_t rows, \
                 std::int64_t inner, float* to) noexcept;
-LOOM_SIMD_DECLARE(LOOM_DOT_ROWS(float) LOOM_DOT_ROWS(simd::BFloat16))
+LOOM_SIMD_DECLARE(LOOM_DOT_ROWS(float) LOOM_DOT_ROWS(simd::BFloat16) LOOM_DOT_ROWS(simd::Half))
 #undef LOOM_DOT_ROWS
 
-/// to[i] = the sum of vector[k] * matrix[i * stride + k], k < inner. T: float, simd::BFloat16.
+/// to[i] = the sum of vector[k] * matrix[i * stride + k], k < inner. T: float, simd::BFloat16,
+/// simd::Half.
 template <class T>
 inline constexpr simd::Versions<void(const T* vector, const T* matrix, std::int64_t stride,
                                      std::int64_t rows, std::int64_t inner, float* to) noexcept>

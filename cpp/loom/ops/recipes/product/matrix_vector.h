@@ -2,7 +2,7 @@
 #pragma once
 
 // Products of a matrix with a vector, in float32: of one that is transposed, whose columns are rows
-// in memory that are read in order, and of rows of bfloat16 with AVX-512. Thread: any.
+// in memory that are read in order, and of rows, with AVX-512 or of float16. Thread: any.
 
 #include "loom/ops/launch/launch.h"
 
