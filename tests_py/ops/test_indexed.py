@@ -90,6 +90,61 @@ def test_elements(shape: tuple[int, ...], dim: int, dtype: torch.dtype) -> None:
             )
 
 
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.bool, torch.complex128], ids=str)
+@pytest.mark.parametrize(("shape", "dim"), [((300, 200), 0), ((4, 50, 60), 1), ((3, 40, 2, 9), 1)])
+def test_an_expanded_index_names_items(
+    shape: tuple[int, ...], dim: int, dtype: torch.dtype
+) -> None:
+    count = shape[dim] // 2 + 3
+    sizes = with_length(shape, dim, count)
+    common = places((*[1] * dim, count, *[1] * (len(shape) - dim - 1)), shape[dim])
+    of_each = places((*sizes[: dim + 1], *[1] * (len(shape) - dim - 1)), shape[dim])
+    x, source = numbers(shape, dtype), numbers(sizes, dtype, 5)
+    for index in (common, of_each):
+        agrees(lambda t, i: t.gather(dim, i.expand(sizes)), x, index)
+        agrees(lambda t, i: torch.gather(t, dim, i.expand(sizes), out=t.new_empty(sizes)), x, index)
+        if dtype == torch.bool:
+            continue
+        agrees(lambda t, i, s: t.scatter_add(dim, i.expand(sizes), s), x, index, source)
+        if dtype.is_complex:
+            continue
+        for how in ("sum", "prod", "mean", "amax", "amin"):
+            for own in (True, False):
+                agrees(
+                    lambda t, i, s, h=how, o=own: t.scatter_reduce(
+                        dim, i.expand(sizes), s, h, include_self=o
+                    ),
+                    x,
+                    index,
+                    source,
+                )
+    once = torch.randperm(shape[dim], generator=torch.Generator().manual_seed(6))[: shape[dim] // 2]
+    fewer = with_length(shape, dim, len(once))
+    alone = once.view(*[1] * dim, -1, *[1] * (len(shape) - dim - 1)).expand(fewer)
+    agrees(lambda t, i, s: t.scatter(dim, i, s), x, alone, numbers(fewer, dtype, 5))
+
+
+def test_an_expanded_index_beyond_the_end() -> None:
+    x = numbers((30, 20), torch.float32).to("loom")
+    for wrong in (30, -1):
+        index = torch.tensor([3, wrong], device="loom").view(-1, 1).expand(2, 20)
+        with pytest.raises((IndexError, RuntimeError), match="out of bounds"):
+            x.gather(0, index).cpu()
+        with pytest.raises((IndexError, RuntimeError), match="out of bounds"):
+            x.scatter_add(0, index, x[:2]).cpu()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bfloat16], ids=str)
+def test_elements_of_tensors_that_lie_otherwise(dtype: torch.dtype) -> None:
+    x, index = numbers((90, 130), dtype), places((130, 90), 90)
+    agrees(lambda t, i: t.t().gather(1, i), x, index)
+    agrees(lambda t, i: t.t()[:, ::2].gather(0, i[:, ::2]), x, index)
+    agrees(lambda t, i: t.gather(0, i.t()), x, index)
+    agrees(lambda t, i: t.scatter_add(0, i.t(), t), x, index)
+    agrees(lambda t, i: t.t().scatter_add(1, i, t.t()), x, index)
+    agrees(lambda t, i: t.scatter(0, i.t(), 3), x, index)
+
+
 def test_what_is_not_a_number_stays() -> None:
     x = numbers((300, 200), torch.float32)
     x[5:9] = torch.nan

@@ -57,15 +57,17 @@ bool gather_range(T* to, const T* from, const std::int64_t* index, const Lines& 
 }
 
 /// Items [begin, end) of the result, counted through all of `outer`, which are lines.inner bytes
-/// each: all lines have the same index. False at the first one that is not there.
+/// each: all have the same index, or that of the next one is `index_step` on. False at the first
+/// item that is not there.
 template <class Index>
 [[nodiscard]] bool gather_items(std::byte* to, const std::byte* from, const Index* index,
-                                const Lines& lines, std::int64_t begin, std::int64_t end) {
+                                const Lines& lines, std::int64_t begin, std::int64_t end,
+                                std::int64_t index_step = 0) {
   // A constant or not: for common sizes the copy is a load and a store.
   const auto copy = [&](auto bytes) {
     std::int64_t outer = begin / lines.count, i = begin % lines.count;
     for (std::int64_t item = begin; item < end; ++item) {
-      const auto place = static_cast<std::int64_t>(index[i]);
+      const auto place = static_cast<std::int64_t>(index[outer * index_step + i]);
       if (place < 0 || place >= lines.items) return false;
       std::memcpy(to + item * bytes, from + (outer * lines.items + place) * bytes,
                   static_cast<std::size_t>(bytes));

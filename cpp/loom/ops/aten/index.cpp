@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Selection by index and embeddings. An index out of range is found by the kernel,
 // so it is reported at the next synchronisation.
-#include "loom/kernels/index/elements.h"
 #include "loom/ops/fallback/fallback.h"
-#include "loom/ops/launch/elements.h"
 #include "loom/ops/launch/empty.h"
 #include "loom/ops/launch/launch.h"
 #include "loom/ops/launch/number_check.h"
 #include "loom/ops/launch/type_name.h"
 #include "loom/ops/meta/structured_meta.h"
 #include "loom/ops/recipes/indexed/listed_sums.h"
+#include "loom/ops/recipes/indexed/read_rows.h"
 
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
@@ -25,8 +24,6 @@
 
 namespace loom::ops {
 namespace {
-
-using kernels::index::Lines;
 
 constexpr std::int8_t kWhole = SlicePlan::kWhole;
 
@@ -50,19 +47,7 @@ at::DimVector selected_sizes(const at::Tensor& self, std::int64_t dim, const at:
 // Items of a dense tensor, of lines.inner bytes each. Runs on the worker.
 void select_dense(Grid& grid, const TensorRef& output, const TensorRef& self,
                   const TensorRef& index, const Lines& lines) {
-  const std::int64_t total = lines.outer * lines.count;
-  const std::int64_t block =
-      block_length(total, 4 + static_cast<double>(lines.inner) / sizeof(float));
-  grid.run_by_any(ceil_div(total, block), [&](std::int64_t i) {
-    const std::int64_t begin = i * block, end = std::min(total, begin + block);
-    const auto gather = [&](const auto* which) {
-      return kernels::index::gather_items(output.data(), self.data(), which, lines, begin, end);
-    };
-    const bool all_there = index.dtype() == c10::kLong
-                               ? gather(elements<const std::int64_t>(index))
-                               : gather(elements<const std::int32_t>(index));
-    TORCH_CHECK_INDEX(all_there, "index out of range in self");
-  });
+  TORCH_CHECK_INDEX(read_items(grid, output, self, index, lines), "index out of range in self");
 }
 
 void launch_index_select(const char* name, const at::Tensor& output, const at::Tensor& self,

@@ -8,6 +8,7 @@
 #include "loom/ops/aten/policy/along_others.h"
 #include "loom/ops/launch/number_check.h"
 #include "loom/ops/recipes/indexed/elements.h"
+#include "loom/ops/recipes/indexed/read_rows.h"
 #include "loom/ops/recipes/indexed/write_rows.h"
 
 #include <c10/core/WrapDimMinimal.h>
@@ -75,7 +76,8 @@ struct WritesRows {
   }
 };
 
-/// gather: (self, dim, index, ...).
+/// gather: (self, dim, index, ...). An index that is expanded over what lies behind its dimension
+/// names whole items.
 template <int kCost>
 struct Gathers {
   template <auto kCpu, class... More>
@@ -83,6 +85,18 @@ struct Gathers {
                      const at::Tensor& self, std::int64_t dim, const at::Tensor& index,
                      const More&... more) {
     const std::int64_t wrapped = c10::maybe_wrap_dim(dim, self.dim());
+    const at::Tensor items = item_index(outputs[0], self, wrapped, index);
+    if (items.defined()) {
+      const auto kernel = [](Grid& grid, const TensorRef& to, const TensorRef& from,
+                             const TensorRef& places, std::int64_t along, const auto&... others) {
+        Lines lines = lines_of(from.alias(), along, to.sizes()[along]);
+        lines.inner *= static_cast<std::int64_t>(from.itemsize());
+        if (read_items(grid, to, from, places, lines)) return;
+        at::Tensor result = to.alias();
+        kCpu(from.alias(), along, expand_items(places.alias(), result, along), others..., result);
+      };
+      return ops::launch(name, Custom{}, kernel, out(outputs[0]), self, items, wrapped, more...);
+    }
     if (!can_go_along(outputs[0], self, wrapped, index)) {
       return launch_cpu<kCpu>(name, AlongOthers<kCost>::split(outputs, self, dim, index, more...),
                               outputs, self, dim, index, more...);
@@ -98,7 +112,8 @@ struct Gathers {
 };
 
 /// scatter, scatter_add, scatter_reduce: (self, dim, index, source or number, ...). kHow is what
-/// happens unless a name says it.
+/// happens unless a name says it. An index that is expanded over all other dimensions names whole
+/// items, as that of index_add does.
 template <Combine kHow, int kCost>
 struct Scatters {
   template <auto kCpu, class Source, class... More>
@@ -108,6 +123,11 @@ struct Scatters {
     if constexpr (std::is_same_v<Source, at::Scalar>) check_filling(self.scalar_type(), source);
     auto write = write_of(more...);
     if (write) write->dim = c10::maybe_wrap_dim(dim, self.dim());
+    if constexpr (std::is_same_v<Source, at::Tensor>) {
+      if (write && launch_items<kCpu>(name, outputs[0], self, *write, index, source, more...)) {
+        return;
+      }
+    }
     if (!write || !can_go_along(outputs[0], self, write->dim, index) ||
         !takes(*write, self, index, source)) {
       return launch_cpu<kCpu>(name,
@@ -124,6 +144,26 @@ struct Scatters {
     const auto how = combine_of(name);
     if (!how) return std::nullopt;
     return ElementWrite{.how = *how, .counts_self = counts_self};
+  }
+
+  template <auto kCpu, class... More>
+  static bool launch_items(const char* name, const at::Tensor& result, const at::Tensor& self,
+                           const ElementWrite& write, const at::Tensor& index,
+                           const at::Tensor& source, const More&... more) {
+    const at::Tensor items = item_index(result, self, write.dim, index);
+    const RowWrite rows{.how = write.how, .dim = write.dim, .counts_self = write.counts_self};
+    if (!items.defined() || !can_write_rows(rows, result, self, items, source)) return false;
+    const auto kernel = [](Grid& grid, const TensorRef& to, const TensorRef& from,
+                           const TensorRef& places, const TensorRef& with, const RowWrite& how,
+                           const auto&... others) {
+      if (write_rows(grid, to, from, places, with, how)) return;
+      at::Tensor made = to.alias();
+      const at::Tensor added = with.alias();
+      kCpu(from.alias(), how.dim, expand_items(places.alias(), added, how.dim), added, others...,
+           made);
+    };
+    ops::launch(name, Custom{}, kernel, out(result), self, items, source, rows, more...);
+    return true;
   }
 
   static bool takes(const ElementWrite& write, const at::Tensor& self, const at::Tensor& index,

@@ -57,6 +57,37 @@ bool can_go_along(const at::Tensor& result, const at::Tensor& self, std::int64_t
   return true;
 }
 
+at::Tensor item_index(const at::Tensor& result, const at::Tensor& self, std::int64_t dim,
+                      const at::Tensor& index) {
+  if (self.dim() == 0 || index.dim() != self.dim() || index.scalar_type() != c10::kLong ||
+      !is_plain(result) || !is_plain(self) || index.numel() == 0 ||
+      result.scalar_type() != self.scalar_type() ||
+      !can_combine(Combine::kCopy, self.scalar_type())) {
+    return {};
+  }
+  bool common = true, expanded = false;
+  for (std::int64_t d = 0; d < self.dim(); ++d) {
+    if (d == dim) continue;
+    if (index.size(d) != self.size(d)) return {};
+    const bool varies = index.size(d) > 1 && index.stride(d) != 0;
+    if (d > dim && varies) return {};
+    common = common && !varies;
+    expanded = expanded || (d > dim && index.size(d) > 1);
+  }
+  if (!expanded) return {};
+  const std::int64_t first = common ? dim : 0;
+  return index
+      .as_strided(index.sizes().slice(first, dim + 1 - first),
+                  index.strides().slice(first, dim + 1 - first))
+      .contiguous();
+}
+
+at::Tensor expand_items(at::Tensor places, const at::Tensor& like, std::int64_t dim) {
+  while (places.dim() <= dim) places = places.unsqueeze(0);
+  while (places.dim() < like.dim()) places = places.unsqueeze(-1);
+  return places.expand(like.sizes());
+}
+
 bool can_scatter(Combine how, const at::Tensor& self, std::int64_t dim, const at::Tensor& index,
                  const at::Tensor& source) {
   if (!is_plain(source) || source.dim() != self.dim() ||

@@ -16,6 +16,15 @@ namespace loom::ops {
 [[nodiscard]] bool can_go_along(const at::Tensor& result, const at::Tensor& self, std::int64_t dim,
                                 const at::Tensor& index);
 
+/// The places of an `index` that names whole items, since it is expanded over all dimensions behind
+/// `dim`: dense, without those, and a vector if it is expanded over those before, too. Undefined if
+/// it is not, or if `self` and `result` are not dense. Thread: any.
+[[nodiscard]] at::Tensor item_index(const at::Tensor& result, const at::Tensor& self,
+                                    std::int64_t dim, const at::Tensor& index);
+
+/// What item_index() was made of, of the sizes of `like`. Thread: any.
+[[nodiscard]] at::Tensor expand_items(at::Tensor places, const at::Tensor& like, std::int64_t dim);
+
 /// Whether `source` has what scatter_elements() reads. Thread: any.
 [[nodiscard]] bool can_scatter(Combine how, const at::Tensor& self, std::int64_t dim,
                                const at::Tensor& index, const at::Tensor& source);

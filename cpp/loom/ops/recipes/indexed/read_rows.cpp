@@ -3,8 +3,11 @@
 
 #include "loom/base/ceil_div.h"
 #include "loom/kernels/copy/element_order.h"
+#include "loom/kernels/index/elements.h"
+#include "loom/ops/launch/elements.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 namespace loom::ops {
@@ -37,6 +40,26 @@ bool read_rows(Grid& grid, const TensorRef& result, const TensorRef& self, const
     });
   }
   return true;
+}
+
+bool read_items(Grid& grid, const TensorRef& result, const TensorRef& self, const TensorRef& index,
+                const Lines& lines) {
+  const std::int64_t total = lines.outer * lines.count;
+  const std::int64_t block =
+      block_length(total, 4 + static_cast<double>(lines.inner) / sizeof(float));
+  const std::int64_t step = index.numel() == lines.count ? 0 : lines.count;
+  std::atomic<bool> all_there = true;
+  grid.run_by_any(ceil_div(total, block), [&](std::int64_t i) {
+    const std::int64_t begin = i * block, end = std::min(total, begin + block);
+    const auto gather = [&](const auto* which) {
+      return kernels::index::gather_items(result.data(), self.data(), which, lines, begin, end,
+                                          step);
+    };
+    const bool there = index.dtype() == c10::kLong ? gather(elements<const std::int64_t>(index))
+                                                   : gather(elements<const std::int32_t>(index));
+    if (!there) all_there = false;
+  });
+  return all_there;
 }
 
 }  // namespace loom::ops
