@@ -56,6 +56,23 @@ struct Sorted {
   }
 };
 
+/// The row as one that is too short for digits.
+template <class Keys, class T>
+std::vector<std::int64_t> places_of_short_row(const std::vector<T>& elements, bool descending) {
+  using Raw = typename Keys::Raw;
+  const auto count = static_cast<std::int64_t>(elements.size());
+  std::vector<Raw> from(elements.size()), to(elements.size());
+  for (std::size_t i = 0; i < elements.size(); ++i) from[i] = std::bit_cast<Raw>(elements[i]);
+  std::vector<std::int64_t> places(elements.size());
+  std::vector<std::uint64_t> scratch(static_cast<std::size_t>(scratch_bytes<Keys>(count)) / 8);
+  sort_short_row<Keys>({from.data(), to.data(), places.data(), count, 1, 1, 1}, descending,
+                       reinterpret_cast<std::byte*>(scratch.data()));
+  for (std::size_t i = 0; i < elements.size(); ++i) {
+    EXPECT_EQ(to[i], from[static_cast<std::size_t>(places[i])]);
+  }
+  return places;
+}
+
 template <class Keys, class T>
 void expect_sorted(const std::vector<T>& elements) {
   for (const bool descending : {false, true}) {
@@ -66,6 +83,8 @@ void expect_sorted(const std::vector<T>& elements) {
       const T right = elements[static_cast<std::size_t>(b)];
       return descending ? is_before(right, left) : is_before(left, right);
     });
+    const auto merged = places_of_short_row<Keys, T>(elements, descending);
+    EXPECT_EQ(merged, places);
     for (const std::int64_t block : {1000, 300, 7}) {
       const Sorted<Keys, T> sorted(elements, descending, block);
       EXPECT_EQ(sorted.places, places) << block;
@@ -112,6 +131,13 @@ TEST(SortRowTest, WideIntegersOfASmallRange) {
 TEST(SortRowTest, ElementsThatAreAllTheSame) {
   expect_sorted<IntegerKeys<std::int32_t>>(std::vector<std::int32_t>(1000, -3));
   expect_sorted<FloatKeys32>(std::vector<float>(1, 2));
+}
+
+TEST(SortRowTest, RowsOfEveryShortLength) {
+  const std::vector<float> all = floats<float>();
+  for (std::ptrdiff_t count = 1; count < 70; ++count) {
+    expect_sorted<FloatKeys32>(std::vector<float>(all.begin(), all.begin() + count));
+  }
 }
 
 TEST(SortRowTest, Floats) {

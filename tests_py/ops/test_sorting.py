@@ -18,7 +18,15 @@ DTYPES = [
     torch.bool,
 ]
 # Rows that the cores share, that have a core each, too short for digits, and columns.
-SHAPES = [((70000,), 0), ((3, 40000), 1), ((40, 700), -1), ((300, 90), 0), ((2, 500, 3), 1)]
+SHAPES = [
+    ((70000,), 0),
+    ((3, 40000), 1),
+    ((40, 700), -1),
+    ((300, 90), 0),
+    ((2, 500, 3), 1),
+    ((700, 100), 1),
+    ((9, 5), 0),
+]
 
 
 def numbers(shape: tuple[int, ...], dtype: torch.dtype, seed: int = 3) -> torch.Tensor:

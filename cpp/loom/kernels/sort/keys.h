@@ -37,15 +37,21 @@ struct FloatKeys {
     return static_cast<Bits>(bits & ~kSign) > kInfinity;
   }
   [[nodiscard]] static bool loses(Bits bits) noexcept { return is_nan(bits) || bits == kSign; }
+  // Signs are as good as random: no branch may depend on them.
   [[nodiscard]] static Key encode(Bits bits) noexcept {
-    const Bits ordered =
-        (bits & kSign) != 0 ? static_cast<Bits>(~bits) : static_cast<Bits>(bits | kSign);
-    const Bits zero = bits == kSign ? kSign : ordered;
-    return is_nan(bits) ? std::numeric_limits<Bits>::max() : zero;
+    const auto ordered = static_cast<Bits>(bits ^ (all_if(bits >> kSignPlace) | kSign));
+    const auto zero = static_cast<Bits>(ordered + (bits == kSign ? 1 : 0));
+    return static_cast<Bits>(zero | all_if(is_nan(bits) ? 1 : 0));
   }
   [[nodiscard]] static Bits decode(Key key) noexcept {
-    return (key & kSign) != 0 ? static_cast<Bits>(key & ~kSign) : static_cast<Bits>(~key);
+    return static_cast<Bits>(key ^ (all_if((key >> kSignPlace) ^ 1) | kSign));
   }
+
+ private:
+  static constexpr int kSignPlace = sizeof(Bits) * 8 - 1;
+
+  /// All bits if `bit` is 1, none if it is 0.
+  [[nodiscard]] static Bits all_if(Bits bit) noexcept { return static_cast<Bits>(Bits{0} - bit); }
 };
 
 using FloatKeys16 = FloatKeys<std::uint16_t, 0x7c00>;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-// A row of elements sorted by digits of their keys, with the places that they come from; equal
-// elements stay in order. Templates, to be compiled where the keys are known. Thread: any; only
-// what is passed is touched.
+// A row of elements sorted by digits of their keys, or by merging if it is short, with the places
+// that they come from; equal elements stay in order. Templates, to be compiled where the keys are
+// known. Thread: any; only what is passed is touched.
 
 #include "loom/kernels/sort/keys.h"
+#include "loom/kernels/sort/merge.h"
 #include "loom/kernels/sort/radix.h"
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 namespace loom::kernels::sort {
@@ -124,6 +126,29 @@ void sort_row(const Row<typename Keys::Raw>& row, bool descending, std::int64_t 
     sort(NarrowItem{});
   } else {
     sort(WideItem{});
+  }
+}
+
+/// The same, of a row that is too short for digits; requires: fewer than 2^32 elements.
+template <class Keys>
+void sort_short_row(const Row<typename Keys::Raw>& row, bool descending,
+                    std::byte* scratch) noexcept {
+  using Key = typename Keys::Key;
+  using Item = std::conditional_t<(sizeof(Key) > 4), WideItem, NarrowItem>;
+  const detail::Order<Keys> order{descending ? std::numeric_limits<Key>::max() : Key{0}};
+  auto* const items = reinterpret_cast<Item*>(scratch);
+  bool loses = false;
+  for (std::int64_t i = 0; i < row.count; ++i) {
+    const auto element = row.from[i * row.step];
+    items[i] = make_item(Item{}, order.key(element), i);
+    loses |= Keys::loses(element);
+  }
+  const Item* const sorted = sort_few(items, items + row.count, row.count);
+  for (std::int64_t i = 0; i < row.count; ++i) {
+    const std::int64_t place = place_of(sorted[i]);
+    row.places[i * row.places_step] = place;
+    row.values[i * row.values_step] =
+        loses ? row.from[place * row.step] : order.element(key_of(sorted[i]));
   }
 }
 

@@ -20,8 +20,8 @@ namespace {
 
 using namespace kernels::sort;
 
-// A shorter row is sorted by comparisons in no more time.
-constexpr std::int64_t kShortestRow = 256;
+// A shorter row is merged in less time than it takes to count its digits.
+constexpr std::int64_t kShortRow = 256;
 // Items of a block where the cores share a row, which is worth it from twice as many on.
 constexpr std::int64_t kBlock = 1 << 14, kMaxBlocks = 64;
 // Rows from which on each is a core's own.
@@ -66,8 +66,12 @@ void sort_rows(Grid& grid, const TensorRef& values, const TensorRef& indices, co
   grid.run_by_any(ceil_div(rows, block), [&](std::int64_t b) {
     auto* const scratch = row_scratch.get<std::byte>(scratch_bytes<Keys>(count));
     for (std::int64_t r = b * block; r < std::min(rows, (b + 1) * block); ++r) {
-      sort_row<Keys>(row_at(r), descending, count, scratch,
-                     [](std::int64_t, const auto& body) { body(0); });
+      if (count < kShortRow) {
+        sort_short_row<Keys>(row_at(r), descending, scratch);
+      } else {
+        sort_row<Keys>(row_at(r), descending, count, scratch,
+                       [](std::int64_t, const auto& body) { body(0); });
+      }
     }
   });
 }
@@ -107,7 +111,7 @@ bool launch_sort(const char* name, const at::Tensor& values, const at::Tensor& i
   if (self.dim() == 0 || self.is_neg() || values.is_neg()) return false;
   dim = c10::maybe_wrap_dim(dim, self.dim());
   const std::int64_t count = self.size(dim);
-  if (count < kShortestRow || count > std::numeric_limits<std::uint32_t>::max() ||
+  if (count < 2 || self.numel() == 0 || count > std::numeric_limits<std::uint32_t>::max() ||
       values.scalar_type() != self.scalar_type() || indices.scalar_type() != c10::kLong ||
       values.is_alias_of(self) || indices.is_alias_of(self) || indices.is_alias_of(values) ||
       at::has_internal_overlap(values) != at::MemOverlap::No ||

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-// Sorting of long rows by the digits of their elements, and their first ones. ATen's kernels
-// compare elements, and work on a row on one core. Thread: the caller's.
+// Sorting of rows by the digits of their elements, or by merging if they are short, and their first
+// ones. ATen's kernels compare elements by way of iterators, and work on a row on one core. Thread:
+// the caller's.
 
 #include <ATen/core/Tensor.h>
 
