@@ -3,6 +3,8 @@
 
 #include "loom/simd/float_loops.h"
 
+#include <utility>
+
 namespace loom::kernels::gemm::LOOM_SIMD {
 using namespace simd::LOOM_SIMD;
 namespace {
@@ -33,9 +35,13 @@ void add_weighted_rows(const T* from, std::int64_t row_stride, const float* weig
   for (; row + kRows <= rows; row += kRows) {
     add_rows<kRows>(from + row * row_stride, row_stride, weights + row, columns, sums);
   }
-  for (; row < rows; ++row) {
-    add_rows<1>(from + row * row_stride, row_stride, weights + row, columns, sums);
-  }
+  const auto rest = [&]<int... kCount>(std::integer_sequence<int, kCount...>) {
+    ((rows - row == kCount + 1
+          ? add_rows<kCount + 1>(from + row * row_stride, row_stride, weights + row, columns, sums)
+          : void()),
+     ...);
+  };
+  rest(std::make_integer_sequence<int, kRows - 1>{});
 }
 
 #define LOOM_INSTANTIATE(T)                                                           \

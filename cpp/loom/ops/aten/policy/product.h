@@ -7,6 +7,7 @@
 #include "loom/ops/recipes/product/blocked_product.h"
 #include "loom/ops/recipes/product/matrix_vector.h"
 #include "loom/ops/recipes/product/small_products.h"
+#include "loom/ops/recipes/product/thin_product.h"
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/ScalarOps.h>
@@ -92,6 +93,7 @@ struct Product {
       launch_small_products(name, outputs[0], at::Tensor(), left, right, {});
       return;
     }
+    if (launch_thin_product(name, outputs[0], left, right)) return;
     if (suits_blocked_product(outputs[0], left, right)) {
       launch_blocked_product(name, outputs[0], at::Tensor(), left, right, {});
       return;
