@@ -159,6 +159,22 @@ def test_fraction_limits_the_device():
     torch.empty(65 * MB, dtype=torch.uint8, device="loom")
 
 
+def test_a_batch_norm_that_runs_out_of_memory_changes_no_statistics():
+    """They were updated before: a second try updated them again."""
+    images = torch.rand(16, 64, 64, 64, device="loom")
+    norm = torch.nn.BatchNorm2d(64, device="loom")
+    before = norm.running_mean.clone()
+    total = torch.loom.mem_get_info()[1]
+    limit = torch.loom.memory_reserved() + images.nbytes // 2
+    torch.loom.set_per_process_memory_fraction(limit / total)
+    try:
+        with pytest.raises(torch.OutOfMemoryError):
+            norm(images)
+    finally:
+        torch.loom.set_per_process_memory_fraction(1.0)
+    assert torch.equal(norm.running_mean, before)
+
+
 @pytest.mark.parametrize("fraction", [0, -1, 1.5, float("nan")])
 def test_fraction_out_of_range_is_refused(fraction):
     with pytest.raises(RuntimeError, match="expected"):

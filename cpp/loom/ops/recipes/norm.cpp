@@ -218,10 +218,10 @@ Three batch_norm(const at::Tensor& input, const OptionalTensor& weight_opt,
   at::Tensor invstd = empty({channels}, dtype, input.device());
   const at::Tensor from = training ? in_memory_format(input) : input;
   const BatchNorm norm{from, weight, bias, running_mean, running_var, momentum, eps};
-  const auto factors = launch_batch_norm_factors(norm, training, mean, invstd);
+  const auto factors = allocate_batch_norm_factors(norm, training, mean, invstd);
   at::Tensor output = norm_result(input);
   if (factors) {
-    record_batch_norm(output, from, *factors);
+    record_batch_norm(norm, training, output, mean, invstd, *factors);
     return {output, mean, invstd};
   }
   if (training && launch_channel_norm(norm, output, mean, invstd)) {

@@ -180,9 +180,9 @@ void evaluation_gradient_factors(Grid&, const TensorRef& to, const TensorRef& we
 
 }  // namespace
 
-std::optional<at::Tensor> launch_batch_norm_factors(const BatchNorm& norm, bool training,
-                                                    const at::Tensor& mean,
-                                                    const at::Tensor& invstd) {
+std::optional<BatchNormFactors> allocate_batch_norm_factors(const BatchNorm& norm, bool training,
+                                                            const at::Tensor& mean,
+                                                            const at::Tensor& invstd) {
   const auto layout = channel_layout(norm.input, training);
   if (!layout || norm.input.dim() > fusion_max_dims()) return {};
   for (const at::Tensor* vector :
@@ -191,21 +191,21 @@ std::optional<at::Tensor> launch_batch_norm_factors(const BatchNorm& norm, bool 
   }
   if (!are_alike({norm.weight, norm.bias, norm.running_mean, norm.running_var})) return {};
   if (!training && (!norm.running_mean.defined() || !norm.running_var.defined())) return {};
-  at::Tensor factors = channel_rows(2, *layout, norm.input.device());
-  if (training) {
-    launch("native_batch_norm", Custom{}, training_factors, out(factors), out(mean), out(invstd),
-           inout(norm.running_mean), inout(norm.running_var), norm.input, norm.weight, norm.bias,
-           TrainingNumbers{*layout, norm.momentum, norm.eps});
-  } else {
-    launch_ahead("native_batch_norm", evaluation_factors, out(factors), norm.running_mean,
-                 norm.running_var, norm.weight, norm.bias, norm.eps, *layout);
-  }
-  return factors;
+  return BatchNormFactors{*layout, channel_rows(2, *layout, norm.input.device())};
 }
 
-void record_batch_norm(const at::Tensor& output, const at::Tensor& input,
-                       const at::Tensor& factors) {
-  TORCH_INTERNAL_ASSERT(record_affine(output, input, factors));
+void record_batch_norm(const BatchNorm& norm, bool training, const at::Tensor& output,
+                       const at::Tensor& mean, const at::Tensor& invstd,
+                       const BatchNormFactors& factors) {
+  if (training) {
+    launch("native_batch_norm", Custom{}, training_factors, out(factors.rows), out(mean),
+           out(invstd), inout(norm.running_mean), inout(norm.running_var), norm.input, norm.weight,
+           norm.bias, TrainingNumbers{factors.layout, norm.momentum, norm.eps});
+  } else {
+    launch_ahead("native_batch_norm", evaluation_factors, out(factors.rows), norm.running_mean,
+                 norm.running_var, norm.weight, norm.bias, norm.eps, factors.layout);
+  }
+  TORCH_INTERNAL_ASSERT(record_affine(output, norm.input, factors.rows));
 }
 
 std::optional<at::Tensor> launch_batch_norm_gradient_factors(const BatchNormGradient& norm,
