@@ -116,6 +116,17 @@ def test_layer_norm_of_short_rows(columns, dtype):
     agrees(lambda x: F.layer_norm(x, x.shape[-1:]), special)
 
 
+@pytest.mark.parametrize("count", [7, 13, 24, 63])
+def test_elements_that_are_all_the_same_have_no_negative_variance(count):
+    """Rounding left less than nothing of the squares, whose root is no number."""
+    values = torch.tensor([0.1, 3.3, 14795.1484375, 30000.69921875])
+    rows = values.view(1, -1, 1).repeat(1, 1, count)
+    agrees(lambda x: F.layer_norm(x, x.shape[-1:], eps=1e-12), rows)
+    variance = torch.zeros(len(values), device="loom")
+    F.batch_norm(rows.to("loom"), torch.zeros_like(variance), variance, training=True, momentum=1)
+    assert (variance >= 0).all()
+
+
 def test_batch_norm_layer_keeps_its_statistics():
     layers = torch.nn.BatchNorm2d(6), torch.nn.BatchNorm2d(6).to("loom")
     x = numbers(8, 6, 9, 9)

@@ -23,6 +23,8 @@ template <class T, class Body>
 void find_rstd(TurnedStatistics& found, std::int64_t columns, const TurnedNorm& norm) {
   const double share = 1 / static_cast<double>(columns);
   for (std::int64_t row = 0; row < kTurnedRows; ++row) {
+    // Rounding leaves less than nothing of squares of which nothing should be left.
+    if (found.squares[row] < 0) found.squares[row] = 0;
     const double variance = static_cast<double>(found.squares[row]) * share + norm.eps;
     const bool none = norm.of_rows && variance == 0;
     found.rstd[row] = none ? 0 : static_cast<float>(1 / __builtin_sqrt(variance));
