@@ -16,8 +16,8 @@ struct FloatVectors {
 };
 
 /// factors[c] = weight[c] / sqrt(running_var[c] + eps), shifts[c] = bias[c] - running_mean[c] *
-/// factors[c], each operation rounded, as ATen's kernel has them. Requires: nothing overlaps what
-/// is written.
+/// factors[c], which is rounded once where ATen's kernel does that: the bits are the same with the
+/// same instruction set. Requires: nothing overlaps what is written.
 LOOM_SIMD_VERSIONS(factors_of_floats, void(std::int64_t channels, const FloatVectors& vectors,
                                            float eps, float* factors, float* shifts) noexcept);
 
