@@ -118,13 +118,28 @@ def test_layer_norm_of_short_rows(columns, dtype):
 
 @pytest.mark.parametrize("count", [7, 13, 24, 63])
 def test_elements_that_are_all_the_same_have_no_negative_variance(count):
-    """Rounding left less than nothing of the squares, whose root is no number."""
+    """Rounding may leave less than nothing of the squares, whose root is no number."""
     values = torch.tensor([0.1, 3.3, 14795.1484375, 30000.69921875])
     rows = values.view(1, -1, 1).repeat(1, 1, count)
     agrees(lambda x: F.layer_norm(x, x.shape[-1:], eps=1e-12), rows)
     variance = torch.zeros(len(values), device="loom")
     F.batch_norm(rows.to("loom"), torch.zeros_like(variance), variance, training=True, momentum=1)
     assert (variance >= 0).all()
+
+
+def test_a_bias_of_float32_has_a_gradient_of_float32():
+    """The saved statistics are float32 then, and so are the parameters' gradients."""
+
+    def dtypes(device: str) -> list[torch.dtype]:
+        x = torch.ones(4, 3, 8, 8, dtype=torch.bfloat16, device=device)
+        bias = torch.zeros(3, device=device)
+        out, mean, invstd = torch.native_batch_norm(x, None, bias, None, None, True, 0.1, 1e-5)
+        gradients = torch.ops.aten.native_batch_norm_backward(
+            out, x, None, None, None, mean, invstd, True, 1e-5, [True] * 3
+        )
+        return [each.dtype for each in (out, mean, *gradients)]
+
+    assert dtypes("loom") == dtypes("cpu")
 
 
 def test_batch_norm_layer_keeps_its_statistics():

@@ -160,7 +160,7 @@ def test_fraction_limits_the_device():
 
 
 def test_a_batch_norm_that_runs_out_of_memory_changes_no_statistics():
-    """They were updated before: a second try updated them again."""
+    """A second try would update them once more."""
     images = torch.rand(16, 64, 64, 64, device="loom")
     norm = torch.nn.BatchNorm2d(64, device="loom")
     before = norm.running_mean.clone()

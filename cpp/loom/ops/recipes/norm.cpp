@@ -259,7 +259,8 @@ Three batch_norm_backward(const at::Tensor& grad, const at::Tensor& input,
   at::Tensor to_input, to_weight, to_bias;
   const auto dtype = native::param_scalar_type(
       input, native::is_mixed_type(input, weight, defined_or_none(running_mean),
-                                   defined_or_none(running_var)));
+                                   defined_or_none(running_var), defined_or_none(save_mean),
+                                   defined_or_none(save_invstd)));
   if (mask[1]) to_weight = empty({input.size(1)}, dtype, input.device());
   if (mask[2]) to_bias = empty({input.size(1)}, dtype, input.device());
   const at::Tensor mean = defined_or_none(train ? save_mean : running_mean);
