@@ -167,7 +167,8 @@ constexpr std::array kTable = {
     OptionInfo{
         "LOOM_LAUNCH_BLOCKING", "0",
         "1: every launch waits for its kernel, so that errors are raised where they are made."},
-    OptionInfo{"LOOM_SPIN_US", "30", "Microseconds that an idle thread spins before it sleeps."},
+    OptionInfo{"LOOM_SPIN_US", "30",
+               "Microseconds that an idle thread spins before it sleeps; a worker 8 times that."},
     OptionInfo{"LOOM_PLACEMENT", "1",
                "0: threads do not make room for each other on the processors that they share."},
     OptionInfo{"LOOM_BACKWARD_THREAD", "caller",

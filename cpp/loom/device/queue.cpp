@@ -16,6 +16,11 @@
 namespace loom {
 namespace {
 
+// How long a worker waits for the next command before it sleeps, in units of the limit: a host
+// program that has waited for a result, or that updates parameters, comes back 50 to 200 us later,
+// and would find it asleep: waking it costs both of them as long again.
+constexpr std::int64_t kWorkerPatience = 8;
+
 thread_local Queue* t_current = nullptr;
 
 // Where the command that this thread submits was called, until the queue takes it.
@@ -194,7 +199,7 @@ bool Queue::await_command(std::uint64_t done) {
            stop_.load(std::memory_order_seq_cst);
   };
   if (!ready()) cores_.leave_host(&moved_ns_);
-  if (!spin_until(ready, spin_ns_)) {
+  if (!spin_until(ready, kWorkerPatience * spin_ns_, spin_ns_ / kSpinHaste)) {
     let_go_of_scratch();
     for (;;) {
       worker_state_.store(kSleeping, std::memory_order_seq_cst);
