@@ -24,11 +24,10 @@ from typing import Any
 import limits
 import torch
 from measure import table
+from narrow import AVX2
 from op_samples import database
 from operator_reasons import reason
 
-# What makes a processor behave like a lesser one.
-NARROWING = ("LOOM_SIMD", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS")
 KINDS = ("small", "small, gradient", "large", "large, gradient")
 SECONDS = 120.0
 SLOW, VERY_SLOW = 0.95, 0.8  # cpu / loom
@@ -205,7 +204,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, help="where the rows go, as JSON")
     given = parser.parse_args()
     properties = torch.loom.get_device_properties(0)
-    narrowed = "".join(f", {name}={os.environ[name]}" for name in NARROWING if name in os.environ)
+    narrowed = "".join(f", {name}={os.environ[name]}" for name in AVX2 if name in os.environ)
     run = {
         "processor": limits.processor(),
         "cores": properties.core_count,

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import limits
+import narrow
 import report
 import suite
 import torch
@@ -88,6 +89,9 @@ def parser() -> argparse.ArgumentParser:
     )
     result.add_argument(
         "--beside-busy", action="store_true", help="measure beside a busy process, too"
+    )
+    result.add_argument(
+        "--avx2", action="store_true", help="measure as if the processor had nothing beyond AVX2"
     )
     result.add_argument(
         "--output", type=Path, default=FOLDER / "results", help="where JSON and plot go"
@@ -244,6 +248,8 @@ def main() -> int:
             arguments.error(f"expected {what} of {', '.join(of)}, got {', '.join(unknown)}")
     if given.write and importlib.util.find_spec("matplotlib") is None:
         arguments.error("--write needs matplotlib: pip install 'torch-loom[bench]'")
+    if given.avx2:
+        narrow.to_avx2(given.output)
     if given.before:
         os.environ[BEFORE] = str(given.before.resolve(strict=True))
     groups = [name for name in GROUPS if name in given.names or not given.names]
