@@ -91,6 +91,39 @@ TEST_P(ResampleRowsTest, RowsAreMixed) {
   expect_mixed<simd::Half>(GetParam());
 }
 
+TEST_P(ResampleRowsTest, BitsDoNotDependOnWhereAnElementLies) {
+  constexpr std::int64_t kCount = 101;
+  std::vector<std::vector<float>> values;
+  std::vector<const float*> rows, behind;
+  const auto weights = numbers(5, 9);
+  for (std::uint32_t r = 0; r < 5; ++r) values.push_back(numbers(kCount, r + 4));
+  const auto mix = pool_resample::mix_to_floats<float>.of(GetParam());
+  for (std::int64_t mixed = 1; mixed <= 5; ++mixed) {
+    rows.push_back(values[static_cast<std::size_t>(mixed - 1)].data());
+    std::vector<float> sums(kCount), alone(kCount);
+    mix(rows.data(), weights.data(), mixed, kCount, sums.data());
+    for (std::int64_t i = 0; i < kCount; ++i) {
+      behind = rows;
+      for (const float*& row : behind) row += i;
+      mix(behind.data(), weights.data(), mixed, 1, &alone[static_cast<std::size_t>(i)]);
+    }
+    EXPECT_EQ(sums, alone) << mixed;
+    if (mixed != 2) continue;
+    const std::vector<std::int32_t> first = places(kCount, kCount), second(kCount, 7);
+    const std::vector<float> one(kCount, weights[0]), two(kCount, weights[1]);
+    std::vector<float> of_elements(kCount);
+    pool_resample::mix_elements.of(GetParam())({first.data(), one.data()},
+                                               {second.data(), two.data()}, rows[0], kCount,
+                                               of_elements.data());
+    for (std::size_t i = 0; i < kCount; ++i) {
+      const float* const pair[] = {rows[0] + first[i], rows[0] + second[i]};
+      float sum = 0;
+      mix(pair, weights.data(), 2, 1, &sum);
+      EXPECT_EQ(of_elements[i], sum) << i;
+    }
+  }
+}
+
 TEST_P(ResampleRowsTest, SharesAreSummedUp) {
   constexpr std::int64_t kCount = 37, kMost = 3;
   const auto from = numbers(60, 6), weight = numbers(kMost * kCount, 7);

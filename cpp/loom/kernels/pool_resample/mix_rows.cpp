@@ -2,6 +2,7 @@
 #include "loom/kernels/pool_resample/mix_rows.h"
 
 #include "loom/simd/floats.h"
+#include "loom/simd/multiply_add.h"
 
 #include <type_traits>
 
@@ -37,7 +38,9 @@ template <class From, class To>
                              }
                              run([&](auto load_row) __attribute__((always_inline)) {
                                Floats sum = weight[0] * load_row(each[0]);
-                               for (int r = 1; r < kRows; ++r) sum += weight[r] * load_row(each[r]);
+                               for (int r = 1; r < kRows; ++r) {
+                                 sum = multiply_add(weight[r], load_row(each[r]), sum);
+                               }
                                return sum;
                              });
                            };
@@ -51,8 +54,8 @@ template <class From, class To>
         const Floats weight = all(weights[r]);
         const From* const row = rows[r] + i;
         for (std::int64_t v = 0; v < kVectors; ++v) {
-          const Floats product = weight * load(row + v * kLanes);
-          sums[v] = r == 0 ? product : sums[v] + product;
+          const Floats value = load(row + v * kLanes);
+          sums[v] = r == 0 ? weight * value : multiply_add(weight, value, sums[v]);
         }
       }
       for (std::int64_t v = 0; v < kVectors; ++v) store(to + i + v * kLanes, sums[v]);
@@ -61,9 +64,9 @@ template <class From, class To>
       const std::int64_t rest = count - i;
       Floats sum{};
       for (std::int64_t r = 0; r < mixed; ++r) {
-        const Floats product =
-            all(weights[r]) * (rest < kLanes ? load_part(rows[r] + i, rest, 0) : load(rows[r] + i));
-        sum = r == 0 ? product : sum + product;
+        const Floats weight = all(weights[r]);
+        const Floats value = rest < kLanes ? load_part(rows[r] + i, rest, 0) : load(rows[r] + i);
+        sum = r == 0 ? weight * value : multiply_add(weight, value, sum);
       }
       if (rest < kLanes) {
         store_part(to + i, sum, rest);

@@ -18,7 +18,8 @@ LOOM_SIMD_DECLARE(template <class T>
                   void mix_floats(const float* const* rows, const float* weights,
                                   std::int64_t mixed, std::int64_t count, T* to) noexcept;)
 
-/// to[i] = the sum of weights[r] * rows[r][i] over `mixed` rows, in their order; 0 of no rows.
+/// to[i] = the sum of weights[r] * rows[r][i] over `mixed` rows, in their order, rounded in
+/// the same way wherever i is; 0 of no rows.
 template <class T>
 inline constexpr simd::Versions mix_to_floats{LOOM_SIMD_LIST(mix_to_floats<T>)};
 /// The same of floats, rounded once.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/kernels/pool_resample/resample_rows.h"
 
+#include "loom/simd/multiply_add.h"
+
 namespace loom::kernels::pool_resample::LOOM_SIMD {
 
 void take_elements(const std::int32_t* place, const float* from, std::int64_t count,
@@ -13,7 +15,7 @@ void mix_elements(const Weighted& a, const Weighted& b, const float* from, std::
   const std::int32_t *first = a.place, *second = b.place;
   const float *one = a.weight, *two = b.weight;
   for (std::int64_t i = 0; i < count; ++i) {
-    to[i] = from[first[i]] * one[i] + from[second[i]] * two[i];
+    to[i] = simd::LOOM_SIMD::multiply_add(from[second[i]], two[i], from[first[i]] * one[i]);
   }
 }
 
