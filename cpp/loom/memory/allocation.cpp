@@ -4,6 +4,7 @@
 #include "loom/device/queue.h"
 #include "loom/device/thread.h"
 #include "loom/memory/allocator_state.h"
+#include "loom/memory/redzone.h"
 
 #include <algorithm>
 #include <cinttypes>
@@ -80,7 +81,7 @@ CachingAllocator::State::Request CachingAllocator::State::make_request(std::size
       break;
     }
   }
-  request.size = detail::block_bytes(std::min(wanted, detail::kMaxRequestBytes));
+  request.size = detail::block_bytes(std::min(wanted + redzone_bytes, detail::kMaxRequestBytes));
   return request;
 }
 
@@ -138,6 +139,7 @@ CachingAllocator::State::Segment& CachingAllocator::State::adopt(std::byte* addr
   segment.context = request.context;
   segment.oversize = bytes >= config.max_split_size;
   ++group.segments;
+  poison_unused(segment, address, bytes);
 
   const auto amount = static_cast<std::int64_t>(bytes);
   stats.segment.grow(large, 1);
@@ -161,6 +163,8 @@ CachingAllocator::State::Block* CachingAllocator::State::hand_out(Block& block,
   block.notes = std::move(notes);
   block.requested = request.requested;
   block.oversize = block.size >= config.max_split_size;
+  detail::unpoison(block.address, block.requested);
+  poison_unused(*block.segment, block.address + block.requested, block.size - block.requested);
 
   const auto bytes = static_cast<std::int64_t>(block.size);
   stats.allocation.grow(large, 1);
@@ -214,6 +218,7 @@ void CachingAllocator::State::complete_free(Block& block, const Context& context
   stats.requested_bytes.shrink(large, static_cast<std::int64_t>(block.requested));
   block.notes.reset();
   segment.free_since = clock;
+  poison_unused(segment, block.address, block.size);
   const detail::SplitChange change = segment.pool->give_back(block);
   stats.inactive_split.change(large, change.blocks);
   stats.inactive_split_bytes.change(large, change.bytes);
@@ -232,6 +237,13 @@ void CachingAllocator::State::release_held() {
   }
   held.clear();
   take_in_pending();
+}
+
+void CachingAllocator::State::poison_unused(const Segment& segment, const std::byte* address,
+                                            std::size_t bytes) {
+  if constexpr (detail::kPoisons) {
+    if (!segment.group->is_private() && segment.queue->idle()) detail::poison(address, bytes);
+  }
 }
 
 CachingAllocator::State::Block* CachingAllocator::State::allocated_block(

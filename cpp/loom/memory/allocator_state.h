@@ -59,7 +59,7 @@ struct CachingAllocator::State {
     Context context;
   };
 
-  State(int device_index, SegmentSource& segment_source);
+  State(int device_index, SegmentSource& segment_source, std::size_t redzone);
 
   // allocation.cpp
   [[nodiscard]] Request make_request(std::size_t bytes, Queue& queue) LOOM_EXCLUDES(mutex);
@@ -77,6 +77,8 @@ struct CachingAllocator::State {
   /// Waits for the other queues begin now for blocks that were freed during a capture.
   void release_held() LOOM_REQUIRES(mutex);
   [[nodiscard]] Block* allocated_block(const void* address) const LOOM_REQUIRES(mutex);
+  /// For AddressSanitizer: nobody may use these bytes of the segment, unless somebody still might.
+  static void poison_unused(const Segment& segment, const std::byte* address, std::size_t bytes);
 
   // reclaim.cpp
   [[nodiscard]] Block* allocate_slowly(const Request& request) LOOM_EXCLUDES(mutex);
@@ -130,6 +132,7 @@ struct CachingAllocator::State {
 
   const int device;
   SegmentSource& source;
+  const std::size_t redzone_bytes;
   mutable Mutex mutex;
   // Set while `callbacks` has any. Relaxed: what it announces is read under the lock, and a thread
   // that must see a change was told of it by synchronisation of its own.

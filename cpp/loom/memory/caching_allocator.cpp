@@ -6,6 +6,7 @@
 #include "loom/device/queue.h"
 #include "loom/device/thread.h"
 #include "loom/memory/allocator_state.h"
+#include "loom/memory/redzone.h"
 
 #include <algorithm>
 #include <atomic>
@@ -14,16 +15,19 @@
 
 namespace loom {
 
-CachingAllocator::State::State(int device_index, SegmentSource& segment_source)
-    : device(device_index), source(segment_source), default_group({0, 0}, store) {
+CachingAllocator::State::State(int device_index, SegmentSource& segment_source, std::size_t redzone)
+    : device(device_index),
+      source(segment_source),
+      redzone_bytes(redzone),
+      default_group({0, 0}, store) {
   LOOM_CHECK(source.granularity() % detail::SegmentTable::kGranuleBytes == 0,
              "CachingAllocator: expected a source with segments of multiples of 2 MiB, got "
              "a granularity of ",
              source.granularity(), " bytes");
 }
 
-CachingAllocator::CachingAllocator(int device, SegmentSource& source)
-    : state_(std::make_unique<State>(device, source)) {}
+CachingAllocator::CachingAllocator(int device, SegmentSource& source, std::size_t redzone_bytes)
+    : state_(std::make_unique<State>(device, source, redzone_bytes)) {}
 
 CachingAllocator::~CachingAllocator() {
   if (in_bad_fork()) return;  // the memory is the parent's, and nothing can be waited for
@@ -35,6 +39,7 @@ CachingAllocator::~CachingAllocator() {
   state_->pending.add_waits(waits);
   if (!exiting()) waits.wait();
   for (const auto& [address, segment] : state_->segments) {
+    detail::unpoison(segment->address, segment->bytes);
     state_->source.unmap_segment(segment->address, segment->bytes);
   }
 }

@@ -45,8 +45,9 @@ struct AllocatorConfig {
 
 class LOOM_API CachingAllocator {
  public:
+  /// Blocks have at least `redzone_bytes` behind what was asked for (redzone.h).
   /// Requires: `source` and every queue that is ever passed in outlive the allocator.
-  CachingAllocator(int device, SegmentSource& source);
+  CachingAllocator(int device, SegmentSource& source, std::size_t redzone_bytes = 0);
   /// Waits for the queues that still use its memory and unmaps everything, blocks in use included.
   ~CachingAllocator();
   CachingAllocator(const CachingAllocator&) = delete;

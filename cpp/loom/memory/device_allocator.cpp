@@ -3,6 +3,7 @@
 
 #include "loom/base/mutex.h"
 #include "loom/device/device.h"
+#include "loom/memory/redzone.h"
 
 #include <array>
 #include <atomic>
@@ -20,7 +21,8 @@ CachingAllocator& make_allocator(int index) {
   auto& slot = g_allocators[static_cast<std::size_t>(index)];
   // Relaxed: only this function stores, under the lock.
   if (CachingAllocator* made = slot.load(std::memory_order_relaxed)) return *made;
-  auto* allocator = new CachingAllocator(index, owner.arena());  // leaked: see the header
+  // Leaked: see the header.
+  auto* allocator = new CachingAllocator(index, owner.arena(), detail::kRedzoneBytes);
   slot.store(allocator, std::memory_order_release);
   return *allocator;
 }

@@ -4,6 +4,7 @@
 #include "loom/device/queue.h"
 #include "loom/device/thread.h"
 #include "loom/memory/allocator_state.h"
+#include "loom/memory/redzone.h"
 
 #include <algorithm>
 #include <utility>
@@ -153,6 +154,7 @@ void CachingAllocator::State::unmap(Segment& segment) {
   if (segment.oversize) stats.oversize_segments.shrink(1);
   ++stats.device_free;
   trace(Action::kSegmentFree, segment.address, segment.bytes, segment.queue, group.id, nullptr);
+  detail::unpoison(segment.address, segment.bytes);
   source.unmap_segment(segment.address, segment.bytes);
   --group.segments;
   segments.erase(segment.address);
