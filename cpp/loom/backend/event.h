@@ -42,7 +42,6 @@ class LOOM_API Event {
   [[nodiscard]] bool recorded() const;
   /// The device of the stream last recorded on, or -1.
   [[nodiscard]] c10::DeviceIndex device_index() const;
-  [[nodiscard]] QueueEvent& queue_event() const noexcept { return *event_; }
 
  private:
   std::unique_ptr<QueueEvent> event_;
