@@ -13,6 +13,7 @@ from torch._inductor.virtualized import V
 
 from . import stream_order
 from .kernel_group import INCLUDE
+from .operand_lifetimes import outlive_epilogues
 
 __all__ = ["KeepsInputs", "LoomSubgraphWrapper", "LoomWrapper", "check_reads_no_loom"]
 
@@ -34,6 +35,10 @@ def _input_named(buffer: Any) -> Any:
 
 class _LoomCalls(KeepsInputs):
     """What calls and allocations of loom look like, in graphs and in their subgraphs."""
+
+    def run_wrapper_ir_passes(self, is_inference: bool) -> None:
+        self.lines = outlive_epilogues(self.lines)
+        super().run_wrapper_ir_passes(is_inference)
 
     def define_kernel(self, kernel_name: str, kernel_body: str, *args: Any, **kwargs: Any) -> None:
         if INCLUDE in kernel_body:
