@@ -168,6 +168,9 @@ SUMS = {
     "small": (lambda x: x[:7].clone().sum(0), False),
     "converted": (lambda x: x.sum(0, dtype=torch.float64), False),
     "integers": (lambda x: x.long().sum(0), False),
+    "rows": (lambda x: x.sum(-1), True),
+    "rows_used_again": (lambda x: x * x.sum(-1, keepdim=True), False),
+    "softmax": (lambda x: torch.softmax(x, -1), False),
 }
 
 

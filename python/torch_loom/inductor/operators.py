@@ -105,20 +105,23 @@ def lower() -> None:
 def _call_on_memory(generate: Callable[..., Any], call: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(generate)
     def lower_node(x: Any, *args: Any, **named: Any) -> Any:
-        lower = call if _sums_memory(x, named) else generate
+        lower = call if _sums_memory(x, *args, **named) else generate
         return lower(x, *args, **named)
 
     return lower_node
 
 
-def _sums_memory(x: Any, named: dict[str, Any]) -> bool:
-    """Whether a sum's operand is in memory in any case: nothing is gained by computing it anew."""
+def _sums_memory(x: Any, dims: Any = None, *args: Any, dtype: Any = None, **named: Any) -> bool:
+    """Whether a sum's operand is in memory in any case: nothing is gained by computing it anew.
+
+    Rows that something else reads, too, as in a softmax, are summed and used in one pass.
+    """
     from torch._inductor import ir
     from torch._inductor.virtualized import V
 
     if ir.get_device_type(x) != "loom" or not x.get_dtype().is_floating_point:
         return False
-    if named.get("dtype") not in (None, x.get_dtype()):
+    if dtype not in (None, x.get_dtype()):
         return False
     sizes = x.get_size()
     if not all(isinstance(n, (int, sympy.Integer)) for n in sizes):
@@ -126,7 +129,15 @@ def _sums_memory(x: Any, named: dict[str, Any]) -> bool:
     if functools.reduce(int.__mul__, map(int, sizes), 1) < _LEAST_SUMMED:
         return False
     operand: Any = V.graph.current_node.args[0]
-    return operand.op == "placeholder" or len(operand.users) > 1
+    is_shared = len(operand.users) > 1
+    return not _are_rows(sizes, dims) if is_shared else operand.op == "placeholder"
+
+
+def _are_rows(sizes: Sequence[Any], dims: Any) -> bool:
+    """Whether the sum is over the last dimensions, and there are several."""
+    reduced = {d % len(sizes) for d in ([dims] if isinstance(dims, int) else dims or ())}
+    rows = len(sizes) - len(reduced)
+    return bool(reduced) and rows > 0 and min(reduced) == rows
 
 
 def _call_in_odd_windows(
