@@ -147,6 +147,49 @@ def test_gradients_of_averages(function, shape, dynamic):
     assert_equal(actual, result_and_gradient(function, x))
 
 
+# name: (function of an image, dtype, the operator that stays)
+MAXIMA = {
+    "padded": (pools, torch.float32, "max_pool2d"),
+    "ceiling": (lambda x: functional.max_pool2d(x, 2, ceil_mode=True), torch.float32, "max_pool2d"),
+    "half": (lambda x: functional.max_pool2d(x, 2), torch.bfloat16, "max_pool2d"),
+    "indices": (
+        lambda x: functional.max_pool2d(x, 3, 2, 1, return_indices=True),
+        torch.float32,
+        "max_pool2d_with_indices",
+    ),
+    "volumes": (
+        lambda x: functional.max_pool3d(x.unsqueeze(2), 2, 2, 1),
+        torch.float32,
+        "max_pool3d",
+    ),
+    "inside": (lambda x: functional.max_pool2d(x, 2), torch.float32, None),
+}
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)
+@pytest.mark.parametrize("name", MAXIMA)
+def test_maxima_of_pixels_that_are_slow_in_loops_are_kept(name, layout):
+    function, dtype, operator = MAXIMA[name]
+    x = torch.randn(2, 16, 9, 11).to(dtype).to(memory_format=layout)
+    with torch.no_grad():
+        actual, code = run_and_get_code(torch.compile(function), x.to(LOOM))
+        assert_equal(actual, function(x))
+    is_kept = operator is not None and f"aten.{operator}.default(" in "".join(code)
+    is_expected = operator is not None and layout == torch.contiguous_format
+    assert is_kept == is_expected
+
+
+def test_what_is_computed_before_a_maximum_is_computed_once():
+    x = torch.randn(2, 16, 8, 12)
+
+    def function(x):
+        return functional.max_pool2d(torch.relu(x), 2)
+
+    actual, code = run_and_get_code(torch.compile(function), x.to(LOOM))
+    assert_equal(actual, function(x))
+    assert "".join(code).count(" = loom_program(") == 1
+
+
 @pytest.mark.parametrize("padding", [-1, 3])
 def test_gradients_of_embeddings_are_kept(padding):
     def function(rows, gradient):

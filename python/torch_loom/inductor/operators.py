@@ -65,6 +65,14 @@ _KEPT = (
     *_CONTIGUOUS,
 )
 
+# Generated loops read windows element by element: where windows reach beyond the image, and of half
+# types, they take up to five times as long as the operators. Where channels lie one after the other
+# they are vectors, and loops are faster.
+_MAXIMA = {
+    _aten.max_pool2d_with_indices: _aten.max_pool2d,
+    _aten.max_pool3d_with_indices: _aten.max_pool3d,
+}
+
 # Loom's sums of whole memory read it once, row after row; those that are generated read columns one
 # vector wide, and have fewer sums under way. Below so many elements a call costs more than it wins.
 _SUMS = (_aten.sum.default, _aten.sum.dim_IntList)
@@ -78,7 +86,7 @@ def keep(decomposition: ModuleType) -> None:
     table = decomposition.decompositions
     # It may have been imported before loom changed this one.
     decomposition.decomp_native_layer_norm = torch._refs.native_layer_norm  # type: ignore[attr-defined]
-    for packet in _KEPT:
+    for packet in (*_KEPT, *_MAXIMA):
         for name in ("default", "vec"):
             overload = getattr(packet, name, None)
             if overload in table:
@@ -94,6 +102,10 @@ def lower() -> None:
 
     for packet in _KEPT:
         lowerings[packet.default] = _call_on_loom(packet.default, lowerings.get(packet.default))
+    for packet, values in _MAXIMA.items():
+        lowerings[packet.default] = _call_for_values(packet.default, values.default)
+    loops = torch.ops.prims._low_memory_max_pool_with_offsets.default
+    lowerings[loops] = _read_memory(lowerings[loops])
     for packet in _AVERAGES:
         generate = lowerings[packet.default]
         call = _call_on_loom(packet.default, None)
@@ -140,6 +152,41 @@ def _are_rows(sizes: Sequence[Any], dims: Any) -> bool:
     return bool(reduced) and rows > 0 and min(reduced) == rows
 
 
+def _call_for_values(overload: Any, values: Any) -> Callable[..., Any]:
+    """Lowers a maximum in windows: without indices where nothing uses them."""
+    from torch._inductor import lowering
+    from torch._inductor.virtualized import V
+
+    def without_indices(x: Any, *args: Any, **named: Any) -> Any:
+        return call(x, *args, **named), None
+
+    call = lowering.fallback_handler(values, add_to_fallback_set=False)
+    generate = lowering.lowerings.get(overload)
+    kept = _call_on_loom(overload, generate)
+    kept_for_values = _call_on_loom(overload, generate, without_indices)
+
+    def lower_node(x: Any, *args: Any, **named: Any) -> Any:
+        indexed = any(user.args[1] == 1 for user in V.graph.current_node.users)
+        return (kept if indexed else kept_for_values)(x, *args, **named)
+
+    return lower_node
+
+
+def _read_memory(generate: Callable[..., Any]) -> Callable[..., Any]:
+    from torch._inductor import ir
+    from torch._inductor.virtualized import V
+
+    @functools.wraps(generate)
+    def lower_node(x: Any, *args: Any, **named: Any) -> Any:
+        # What is computed before would be computed for each window anew.
+        operand: Any = V.graph.current_node.args[0]
+        if ir.get_device_type(x) == "loom" and operand.meta["val"].is_contiguous():
+            x.realize()
+        return generate(x, *args, **named)
+
+    return lower_node
+
+
 def _call_in_odd_windows(
     generate: Callable[..., Any], call: Callable[..., Any]
 ) -> Callable[..., Any]:
@@ -171,11 +218,25 @@ def _unless_kept(packet: Any, decompose: Callable[..., Any]) -> Callable[..., An
     @functools.wraps(decompose)
     def decompose_others(input: torch.Tensor, *args: Any, **named: Any) -> Any:
         kept = input.device.type == "loom" and not _has_symbols(input, args)
+        if packet in _MAXIMA:
+            kept = kept and _is_slow_in_loops(input, *args, **named)
         if kept and (packet not in _CONTIGUOUS or _are_contiguous(input, *args)):
             return NotImplemented
         return decompose(input, *args, **named)
 
     return decompose_others
+
+
+def _is_slow_in_loops(
+    input: torch.Tensor,
+    kernel_size: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+) -> bool:
+    reaches_beyond = ceil_mode or any(pytree.tree_leaves(padding))
+    return input.is_contiguous() and (reaches_beyond or input.element_size() < 4)
 
 
 def _are_contiguous(*arguments: Any) -> bool:
@@ -203,11 +264,13 @@ def _trace_as_it_runs(overload: Any) -> None:
         return overload._op_dk(kernel, *args, **named)
 
 
-def _call_on_loom(overload: Any, generate: Callable[..., Any] | None) -> Callable[..., Any]:
+def _call_on_loom(
+    overload: Any, generate: Callable[..., Any] | None, call: Callable[..., Any] | None = None
+) -> Callable[..., Any]:
     from torch._inductor import ir, lowering
     from torch._inductor.virtualized import V
 
-    called = lowering.fallback_handler(overload, add_to_fallback_set=False)
+    called = call or lowering.fallback_handler(overload, add_to_fallback_set=False)
 
     def lower_node(input: Any, *args: Any, **named: Any) -> Any:
         is_static = all(isinstance(n, (int, sympy.Integer)) for n in input.get_size())
