@@ -2,6 +2,9 @@
 """Nests that become loom's own programs: which do, what they compute, what they share."""
 
 import math
+import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -287,3 +290,18 @@ def test_steps_of_an_optimizer(fused):
         return [parameter.detach() for parameter in parameters]
 
     assert_equal(train(LOOM), train(torch.device("cpu")), atol=1e-5, rtol=1e-5)
+
+
+def test_caches_know_whether_there_is_machine_code(tmp_path):
+    text = """if True:
+        import torch
+        from torch._inductor.utils import run_and_get_code
+        compiled = torch.compile(lambda x: torch.relu(x) * 2)
+        print(" = loom_program(" in run_and_get_code(compiled, torch.ones(64, device="loom"))[1][0])
+    """
+    results = []
+    for machine_code in ("0", "1"):
+        variables = {"LOOM_FUSION_JIT": machine_code, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path)}
+        command = [sys.executable, "-c", text]
+        results.append(subprocess.check_output(command, env=os.environ | variables, text=True))
+    assert results == ["False\n", "True\n"]

@@ -5,6 +5,7 @@ import functools
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch._inductor.codegen import cpp_utils
 from torch._inductor.codegen.common import (
     register_backend_for_device,
@@ -38,10 +39,18 @@ class _LoomPass(CustomGraphModulePass):
     def __call__(self, graph_module: Any) -> None:
         host_operands.move(graph_module.graph)
 
-    def uuid(self) -> tuple[str, str, bytes]:
+    def uuid(self) -> tuple[str, str, bool, bytes]:
         """The identity of what is generated: Inductor's caches have it in their keys."""
-        # Programs are made of what this processor has machine code for.
-        return _C.__version__, devices.get_device_properties(0).simd, _sources_hash()
+        # Programs are made of what this processor has machine code for, if loom makes any.
+        simd = devices.get_device_properties(0).simd
+        return _C.__version__, simd, _makes_machine_code(), _sources_hash()
+
+
+@functools.cache
+def _makes_machine_code() -> bool:
+    operands = [(n, torch.float32, 0, (64,), (1,)) for n in range(2)]
+    copy = _C._CompiledProgram("copy", 0, operands, [("load", 0), ("store", 1, 0)])
+    return copy.runs_as_machine_code()
 
 
 @functools.cache
