@@ -6,6 +6,7 @@
 #include "loom/ops/aten/structured.h"
 #include "loom/ops/recipes/product/blocked_product.h"
 #include "loom/ops/recipes/product/matrix_vector.h"
+#include "loom/ops/recipes/product/narrow_sums.h"
 #include "loom/ops/recipes/product/small_products.h"
 #include "loom/ops/recipes/product/thin_product.h"
 
@@ -93,7 +94,10 @@ struct Product {
       launch_small_products(name, outputs[0], at::Tensor(), left, right, {});
       return;
     }
-    if (launch_thin_product(name, outputs[0], left, right)) return;
+    if (launch_thin_product(name, outputs[0], left, right) ||
+        launch_narrow_sums(name, outputs[0], at::Tensor(), left, right)) {
+      return;
+    }
     if (suits_blocked_product(outputs[0], left, right)) {
       launch_blocked_product(name, outputs[0], at::Tensor(), left, right, {});
       return;
@@ -115,11 +119,14 @@ struct Product {
     }
     if constexpr (sizeof...(Activation) == 0) {
       if (!alpha.isComplex() && !alpha.equal(0) && !beta.isComplex() &&
-          suits_addend(outputs[0], addend) && !is_read_apart(outputs[0], addend) &&
-          suits_small_products(outputs[0], left, right)) {
-        launch_small_products(name, outputs[0], addend, left, right,
-                              {.alpha = alpha.toDouble(), .beta = beta.toDouble()});
-        return;
+          suits_addend(outputs[0], addend) && !is_read_apart(outputs[0], addend)) {
+        const double by = alpha.toDouble(), addend_by = beta.toDouble();
+        if (suits_small_products(outputs[0], left, right)) {
+          launch_small_products(name, outputs[0], addend, left, right,
+                                {.alpha = by, .beta = addend_by});
+          return;
+        }
+        if (launch_narrow_sums(name, outputs[0], addend, left, right, by, addend_by)) return;
       }
     }
     if (suits_factors(outputs[0].scalar_type(), beta, alpha) && suits_addend(outputs[0], addend) &&

@@ -5,6 +5,7 @@
 #include "loom/ops/launch/launch_open.h"
 #include "loom/ops/launch/self_overlap.h"
 #include "loom/ops/recipes/product/multiply.h"
+#include "loom/ops/recipes/product/narrow_part.h"
 #include "loom/ops/recipes/product/product_blocks.h"
 #include "loom/ops/recipes/product/product_part.h"
 #include "loom/ops/recipes/product/widened_product.h"
@@ -22,12 +23,14 @@ using detail::broadcast;
 using detail::cut;
 using detail::Finish;
 using detail::is_bias;
+using detail::is_narrow;
 using detail::is_turned_bias;
 using detail::is_widened;
 using detail::operand;
 using detail::Part;
 using detail::Problem;
 using detail::reads_columns;
+using detail::run_narrow;
 using detail::run_part;
 using detail::run_widened;
 
@@ -57,6 +60,7 @@ template <class T, class E>
 bool prefers_transposed(const Problem<T, E>& p) {
   if (p.rows() == 1 || p.options.sums_batch || reads_columns(p)) return false;
   if (p.columns() == 1) return true;
+  if (is_narrow(p.right.first) && p.result.first.row_major()) return false;
   if (p.right.first.row_major()) return false;
   if (!p.left.first.row_major()) return true;
   return p.rows() <= kFewRows && p.columns() >= 2 * p.rows();
@@ -130,6 +134,7 @@ void run_blocks(Grid& grid, const Problem<T, E>& p, bool turned, bool continues,
       finishes_at_once(block.items * block.rows * block.columns, p.batch * p.rows() * p.columns());
   const Finish<T, E> finish{grid, ends ? p.options.activation : ProductActivation::kNone, turned,
                             finishes && !at_once};
+  const bool narrow = is_narrow(p.right.first) && !few_rows && !p.options.sums_batch;
   const auto run_block = [&](std::int64_t index) {
     const MatrixUnitScope<E> scope;
     const std::int64_t column = index % across * block.columns;
@@ -144,7 +149,14 @@ void run_blocks(Grid& grid, const Problem<T, E>& p, bool turned, bool continues,
           p.options.alpha,  goes_on,          few_rows,       p.row,           p.column};
       // Results of a batch are rows of one matrix.
       (turned ? whole.column : whole.row) += i * (turned ? p.columns() : p.rows());
-      run_part(whole.cut(row, column, rows, columns), finish);
+      const Part<T, E> part = whole.cut(row, column, rows, columns);
+      if constexpr (std::is_same_v<E, float>) {
+        if (narrow) {
+          run_narrow(part, finish);
+          continue;
+        }
+      }
+      run_part(part, finish);
     }
   };
   grid.run(ceil_div(p.batch, block.items) * down * across, run_block, run_by(p));
@@ -191,7 +203,7 @@ void run_half(Grid& grid, const Problem<T>& p) {
 
 // Pairs and tiles of bfloat16 with so few inner elements and columns are mostly empty.
 template <class T>
-bool is_narrow(const Problem<T>& p) {
+bool is_mostly_empty(const Problem<T>& p) {
   constexpr std::int64_t kFew = 16;
   return p.inner() <= kFew && std::min(p.rows(), p.columns()) <= kFew;
 }
@@ -226,7 +238,7 @@ void start(Grid& grid, const TensorRef& result, const TensorRef& addend, const T
                      .options = options};
   if (addend.defined()) problem.addend = broadcast<T>(addend, result);
   if constexpr (!std::is_same_v<T, float>) {
-    if (is_widened<T>() || is_narrow(problem)) return run_half(grid, problem);
+    if (is_widened<T>() || is_mostly_empty(problem)) return run_half(grid, problem);
   }
   if constexpr (!std::is_same_v<T, c10::Half>) run(grid, std::move(problem));
 }

@@ -5,6 +5,7 @@
 // dtype alone. Thread: values.
 
 #include "loom/base/ceil_div.h"
+#include "loom/kernels/gemm/narrow_rows.h"
 #include "loom/ops/recipes/product/blocked_product.h"
 #include "loom/ops/recipes/product/even_blocks.h"
 #include "loom/ops/recipes/product/multiply.h"
@@ -109,10 +110,18 @@ template <class T, class E>
          !p.options.sums_batch;
 }
 
+/// True if a right operand is so small that its elements stay in registers while rows meet it.
+template <class E>
+[[nodiscard]] bool is_narrow(const MatrixView<const E>& right) noexcept {
+  return std::is_same_v<E, float> && right.rows <= kernels::gemm::kNarrowInner &&
+         right.columns <= kernels::gemm::kNarrowColumns;
+}
+
 // True if blocks of rows use a right operand where it lies, which has few columns: nothing is
 // packed twice, and what follows the product goes through whole rows of the result.
 template <class T, class E>
 bool suits_rows(const Problem<T, E>& p, std::int64_t pieces) {
+  if (is_narrow(p.right.first)) return p.rows() >= pieces * kTileRows;
   return std::is_same_v<T, float> && p.columns() <= kMaxColumns && p.left.first.row_major() &&
          p.result.first.row_major() && p.rows() >= pieces * kTileRows &&
          is_used_in_place(p.right.first, p.rows() / pieces);
@@ -127,14 +136,24 @@ inline std::int64_t items_of_block(double item, std::int64_t batch) {
   return std::min(ceil_div(batch, even), most);
 }
 
+// Multiply-adds of an item of the batch. A row of a narrow result takes as long as a vector of it,
+// and to read and to store it as long as some inner elements.
+template <class T, class E>
+double work_of_item(const Problem<T, E>& p) {
+  constexpr std::int64_t kVector = 16, kFewInner = 4;
+  const bool narrow = is_narrow(p.right.first);
+  const std::int64_t columns = narrow ? kVector : p.columns();
+  const std::int64_t inner = narrow ? std::max(kFewInner, p.inner()) : p.inner();
+  return static_cast<double>(p.rows()) * static_cast<double>(columns) * static_cast<double>(inner);
+}
+
 /// The blocks of `p`, whose operands lie as they will be multiplied.
 template <class T, class E>
 Block block_of(const Problem<T, E>& p) {
   constexpr bool kFloats = std::is_same_v<E, float>;
   const std::int64_t rows = p.rows(), columns = p.columns();
   const double speed = kFloats ? 1 : 2;
-  const double item = static_cast<double>(rows) * static_cast<double>(columns) *
-                      static_cast<double>(p.inner()) / speed;
+  const double item = work_of_item(p) / speed;
   const double work = item * static_cast<double>(p.batch);
   if (p.batch == 1 && reads_columns(p)) {
     // One reads the matrix from memory or a far cache, and once. Four rows take as long as that.
