@@ -22,6 +22,8 @@ constexpr double kBlockCost = 6'000'000;
 constexpr double kLeastBlockCost = 500'000;
 // What the blocks but the first do again should be less than this part of the work.
 constexpr double kMostAgain = 0.1;
+// A parameter's gradient is reordered, stored and added up in each part; what is copied is once.
+constexpr double kAddedCost = 3;
 constexpr std::int64_t kFewestChannels = 16;
 constexpr std::int64_t kMostBlocks = 64;
 // Each part of a parameter's gradient is as large as the parameter.
@@ -95,9 +97,13 @@ ConvolutionCut cut_backward(const at::Tensor& grad, const at::Tensor& input,
       count_blocks(cost, (with_parameters ? 3 : 1) * kReorderCost * numel(weight),
                    std::min(batch, with_parameters ? kMostGradientParts : kMostBlocks));
   if (groups != 1) {
-    // Gradients of parameters have nothing to add up.
+    // Gradients of parameters have nothing to add up, but channels of several images are copied.
     const std::int64_t some = count_groups(cost, groups);
-    return cut(batch, with_parameters && some > 1 ? 0 : samples, channels, some, channels / groups);
+    const double added = kAddedCost * static_cast<double>(samples) * numel(weight);
+    const double copied = batch > 1 ? numel(grad) + numel(input) : 0;
+    const bool by_batch = with_parameters && (some == 1 || (samples > 1 && added <= copied));
+    return cut(batch, with_parameters && !by_batch ? 0 : samples, channels, by_batch ? 1 : some,
+               channels / groups);
   }
   const std::int64_t slices = count_blocks(cost, 2 * kReorderCost * numel(grad),
                                            std::min(channels / kFewestChannels, kMostBlocks));
