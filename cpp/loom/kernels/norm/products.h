@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-// Products of rows and of columns of float or a half type, in float32. The order of a product
-// follows from the lengths and the instruction set alone. Thread: any; only what is passed is
-// touched.
+// Products of rows and of columns of float or a half type, in float32, of double and of int64. The
+// order of a product follows from the lengths and the instruction set alone. Thread: any; only what
+// is passed is touched.
 
 #include "loom/simd/half.h"
 #include "loom/simd/versions.h"
@@ -12,10 +12,23 @@
 
 namespace loom::kernels::norm {
 
-LOOM_SIMD_DECLARE(template <class T> float product_of(const T* from, std::int64_t count) noexcept;
+/// What products of a type are.
+template <class T>
+struct ProductOf {
+  using Type = decltype(simd::widen(T()));
+};
+template <>
+struct ProductOf<std::int64_t> {
+  using Type = std::int64_t;
+};
+template <class T>
+using Product = typename ProductOf<T>::Type;
+
+LOOM_SIMD_DECLARE(template <class T> Product<T> product_of(const T* from,
+                                                           std::int64_t count) noexcept;
                   template <class T>
                   void products_of_columns(const T* from, std::int64_t rows, std::int64_t stride,
-                                           float* products, std::int64_t columns) noexcept;)
+                                           Product<T>* products, std::int64_t columns) noexcept;)
 
 /// Of all elements.
 template <class T>
