@@ -3,20 +3,9 @@
 
 #include "loom/simd/floats.h"
 
-#include <cstring>
-
 namespace loom::kernels::gemm::LOOM_SIMD {
 using namespace simd::LOOM_SIMD;
 namespace {
-
-[[gnu::always_inline]] inline float sum_lanes(const Floats& sums) {
-  float lanes[kLanes];
-  std::memcpy(lanes, &sums, sizeof lanes);
-  for (std::int64_t half = kLanes / 2; half > 0; half /= 2) {
-    for (std::int64_t lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
-  }
-  return lanes[0];
-}
 
 // One row after the other: memory that is read in its order comes from L2 twice as fast as from
 // four places at a time. Several sums, so that they do not wait for each other.
@@ -36,7 +25,7 @@ template <class T>
       for (std::int64_t s = 0; s < kSums; ++s) add(k + s * kLanes, sums[s]);
     }
     for (; k < whole; k += kLanes) add(k, sums[0]);
-    float sum = sum_lanes((sums[0] + sums[1]) + (sums[2] + sums[3]));
+    float sum = sum_of((sums[0] + sums[1]) + (sums[2] + sums[3]));
     for (; k < inner; ++k) sum += simd::widen(vector[k]) * simd::widen(row[k]);
     to[i] = sum;
   }
@@ -82,7 +71,7 @@ void dot_four(const float* vectors, std::int64_t vector_stride, const float* mat
     }
     for (std::int64_t r = 0; r < kRows && i + r < rows; ++r) {
       for (std::int64_t v = 0; v < kVectors; ++v) {
-        float sum = sum_lanes(sums[r][v]);
+        float sum = sum_of(sums[r][v]);
         for (std::int64_t k = whole; k < inner; ++k) {
           sum += vectors[v * vector_stride + k] * row[r][k];
         }

@@ -25,11 +25,23 @@ template <int kRows, class T>
       });
 }
 
+/// A loop that the compiler makes vectors of.
+template <int kRows>
+[[gnu::always_inline]] inline void add_rows(const double* from, std::int64_t row_stride,
+                                            const double* weights, std::int64_t columns,
+                                            double* __restrict sums) {
+  for (std::int64_t c = 0; c < columns; ++c) {
+    double sum = sums[c];
+    for (int r = 0; r < kRows; ++r) sum += weights[r] * from[r * row_stride + c];
+    sums[c] = sum;
+  }
+}
+
 }  // namespace
 
 template <class T>
-void add_weighted_rows(const T* from, std::int64_t row_stride, const float* weights,
-                       std::int64_t rows, std::int64_t columns, float* sums) noexcept {
+void add_weighted_rows(const T* from, std::int64_t row_stride, const WeightedSum<T>* weights,
+                       std::int64_t rows, std::int64_t columns, WeightedSum<T>* sums) noexcept {
   constexpr int kRows = 8;
   std::int64_t row = 0;
   for (; row + kRows <= rows; row += kRows) {
@@ -44,12 +56,13 @@ void add_weighted_rows(const T* from, std::int64_t row_stride, const float* weig
   rest(std::make_integer_sequence<int, kRows - 1>{});
 }
 
-#define LOOM_INSTANTIATE(T)                                                           \
-  template void add_weighted_rows(const T*, std::int64_t, const float*, std::int64_t, \
-                                  std::int64_t, float*) noexcept;
+#define LOOM_INSTANTIATE(T)                                                                    \
+  template void add_weighted_rows(const T*, std::int64_t, const WeightedSum<T>*, std::int64_t, \
+                                  std::int64_t, WeightedSum<T>*) noexcept;
 LOOM_INSTANTIATE(float)
 LOOM_INSTANTIATE(simd::BFloat16)
 LOOM_INSTANTIATE(simd::Half)
+LOOM_INSTANTIATE(double)
 #undef LOOM_INSTANTIATE
 
 }  // namespace loom::kernels::gemm::LOOM_SIMD

@@ -94,7 +94,8 @@ struct Product {
       launch_small_products(name, outputs[0], at::Tensor(), left, right, {});
       return;
     }
-    if (launch_thin_product(name, outputs[0], left, right) ||
+    if (launch_as_vector(name, outputs[0], left, right) ||
+        launch_thin_product(name, outputs[0], left, right) ||
         launch_narrow_sums(name, outputs[0], at::Tensor(), left, right)) {
       return;
     }
@@ -147,6 +148,19 @@ struct Product {
   }
 
  private:
+  /// A column of float16, or a row of a half type that meets dense rows, is summed up as mv's
+  /// vectors are.
+  static bool launch_as_vector(const char* name, const at::Tensor& result, const at::Tensor& left,
+                               const at::Tensor& right) {
+    if (result.dim() != 2 || !c10::isReducedFloatingType(result.scalar_type())) return false;
+    if (result.size(1) == 1 && result.scalar_type() == c10::kHalf) {
+      const at::Tensor to = result.select(1, 0);
+      return launch_matrix_vector(name, to, to, left, right.select(1, 0), 0, 1);
+    }
+    if (result.size(0) != 1 || right.stride(1) != 1) return false;
+    const at::Tensor to = result.select(0, 0);
+    return launch_matrix_vector(name, to, to, right.t(), left.select(0, 0), 0, 1);
+  }
   /// Of numbers times 0 nothing is left, NaN neither.
   static void scale_addend(const at::Tensor& result, const at::Tensor& addend,
                            const at::Scalar& beta) {

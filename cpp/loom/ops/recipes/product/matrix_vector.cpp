@@ -27,8 +27,17 @@ constexpr std::int64_t kLongest = 32768, kLeastPart = 1024;
 constexpr double kElementCost = 0.3;
 
 struct Factors {
-  float beta, alpha;
+  double beta, alpha;
 };
+
+template <class T>
+using Sum = kernels::gemm::WeightedSum<T>;
+
+/// Room for so many sums, until the thread's next call.
+template <class T>
+Sum<T>* sum_scratch(std::int64_t count) {
+  return reinterpret_cast<Sum<T>*>(row_scratch(count * (sizeof(Sum<T>) / sizeof(float)), 1));
+}
 
 bool is_plain(const at::Tensor& tensor, c10::ScalarType dtype) {
   return tensor.scalar_type() == dtype && !tensor.is_conj() && !tensor.is_neg() &&
@@ -36,11 +45,12 @@ bool is_plain(const at::Tensor& tensor, c10::ScalarType dtype) {
 }
 
 template <class T>
-void put_sums(const float* sums, std::int64_t count, const T* addend, std::int64_t addend_step,
+void put_sums(const Sum<T>* sums, std::int64_t count, const T* addend, std::int64_t addend_step,
               Factors by, T* to) {
+  const auto beta = static_cast<Sum<T>>(by.beta), alpha = static_cast<Sum<T>>(by.alpha);
   for (std::int64_t i = 0; i < count; ++i) {
-    const float own = by.beta == 0 ? 0 : by.beta * simd::widen(addend[i * addend_step]);
-    simd::round_to(to[i], own + by.alpha * sums[i]);
+    const Sum<T> own = beta == 0 ? 0 : beta * simd::widen(addend[i * addend_step]);
+    simd::round_to(to[i], own + alpha * sums[i]);
   }
 }
 
@@ -56,11 +66,12 @@ std::int64_t part_length(std::int64_t summands, bool shares, double cost) {
 }
 
 /// Adds up the sums of parts, `count` of each, in their order.
-void add_parts(const std::vector<float>& sums, std::int64_t parts, std::int64_t count,
-               std::int64_t begin, std::int64_t length, float* to) {
+template <class S>
+void add_parts(const std::vector<S>& sums, std::int64_t parts, std::int64_t count,
+               std::int64_t begin, std::int64_t length, S* to) {
   std::copy_n(sums.data() + begin, length, to);
   for (std::int64_t part = 1; part < parts; ++part) {
-    const float* const next = sums.data() + part * count + begin;
+    const S* const next = sums.data() + part * count + begin;
     for (std::int64_t i = 0; i < length; ++i) to[i] += next[i];
   }
 }
@@ -70,7 +81,7 @@ void sum_rows(Grid& grid, const TensorRef& result, const TensorRef& addend, cons
               const TensorRef& vector, Factors by) {
   const std::int64_t columns = matrix.sizes()[0], rows = matrix.sizes()[1];
   const std::int64_t stride = matrix.strides()[1], step = vector.strides()[0];
-  std::vector<float> weights(static_cast<std::size_t>(rows));
+  std::vector<Sum<T>> weights(static_cast<std::size_t>(rows));
   for (std::int64_t r = 0; r < rows; ++r) {
     weights[static_cast<std::size_t>(r)] = simd::widen(elements<const T>(vector)[r * step]);
   }
@@ -80,18 +91,19 @@ void sum_rows(Grid& grid, const TensorRef& result, const TensorRef& addend, cons
                                  kLeastColumns, kMostColumns));
   const Blocks down(rows, part_length(rows, columns < 2 * kLeastColumns,
                                       kElementCost * static_cast<double>(columns)));
-  const auto finish = [&](const Blocks::Range& block, const float* sums) {
+  const auto finish = [&](const Blocks::Range& block, const Sum<T>* sums) {
     put_sums(sums, block.count(), elements<const T>(addend) + block.first * addend_step,
              addend_step, by, elements<T>(result) + block.first);
   };
-  std::vector<float> parts(static_cast<std::size_t>(down.count() > 1 ? down.count() * columns : 0));
+  std::vector<Sum<T>> parts(
+      static_cast<std::size_t>(down.count() > 1 ? down.count() * columns : 0));
   grid.run_by_any(across.count() * down.count(), [&](std::int64_t index) {
     const auto block = across[index % across.count()], part = down[index / across.count()];
-    float* const sums =
+    Sum<T>* const sums =
         parts.empty()
-            ? row_scratch(block.count(), 1)
+            ? sum_scratch<T>(block.count())
             : &parts[static_cast<std::size_t>(index / across.count() * columns + block.first)];
-    std::fill_n(sums, block.count(), 0.F);
+    std::fill_n(sums, block.count(), Sum<T>(0));
     kernels::gemm::add_weighted_rows<T>(
         elements<const T>(matrix) + part.first * stride + block.first, stride,
         weights.data() + part.first, part.count(), block.count(), sums);
@@ -99,7 +111,7 @@ void sum_rows(Grid& grid, const TensorRef& result, const TensorRef& addend, cons
   });
   if (parts.empty()) return;
   grid.run_by_any(across.count(), [&](std::int64_t index) {
-    float* const sums = row_scratch(across[index].count(), 1);
+    Sum<T>* const sums = sum_scratch<T>(across[index].count());
     add_parts(parts, down.count(), columns, across[index].first, across[index].count(), sums);
     finish(across[index], sums);
   });
@@ -141,6 +153,9 @@ void multiply_rows(Grid& grid, const TensorRef& result, const TensorRef& addend,
 
 void start(Grid& grid, const TensorRef& result, const TensorRef& addend, const TensorRef& matrix,
            const TensorRef& vector, Factors by, bool has_rows) {
+  if (result.dtype() == c10::kDouble) {
+    return sum_rows<double>(grid, result, addend, matrix, vector, by);
+  }
   with_floats(result.dtype(), [&]<class E>(E) {
     const auto run = has_rows ? multiply_rows<Stored<E>> : sum_rows<Stored<E>>;
     run(grid, result, addend, matrix, vector, by);
@@ -148,8 +163,9 @@ void start(Grid& grid, const TensorRef& result, const TensorRef& addend, const T
 }
 
 /// Rows of float16 ATen multiplies one by one; of others it is as fast with narrower vectors, and
-/// of float32 with short rows.
+/// of float32 with short rows and of float64.
 bool has_fast_rows(c10::ScalarType dtype, std::int64_t columns) {
+  if (dtype == c10::kDouble) return false;
   if (dtype == c10::kFloat && columns < kShortRow) return false;
   const SimdLevel least = dtype == c10::kHalf ? SimdLevel::kAvx2 : SimdLevel::kAvx512;
   return simd_level() >= least;
@@ -161,7 +177,7 @@ bool launch_matrix_vector(const char* name, const at::Tensor& result, const at::
                           const at::Tensor& matrix, const at::Tensor& vector,
                           const c10::Scalar& beta, const c10::Scalar& alpha) {
   const auto dtype = result.scalar_type();
-  if ((dtype != c10::kFloat && !c10::isReducedFloatingType(dtype)) || beta.isComplex() ||
+  if (!c10::isFloatingType(dtype) || c10::elementSize(dtype) < 2 || beta.isComplex() ||
       alpha.isComplex() || alpha.equal(0) || !is_plain(addend, dtype) || !is_plain(matrix, dtype) ||
       !is_plain(vector, dtype) || result.is_neg()) {
     return false;
@@ -174,7 +190,7 @@ bool launch_matrix_vector(const char* name, const at::Tensor& result, const at::
       elements >= kFewest && matrix.stride(0) == 1 && matrix.stride(1) >= elements;
   if (!has_rows && !has_columns) return false;
   launch(name, Custom{}, start, out(result), addend, matrix, vector,
-         Factors{beta.to<float>(), alpha.to<float>()}, has_rows);
+         Factors{beta.toDouble(), alpha.toDouble()}, has_rows);
   return true;
 }
 
