@@ -103,6 +103,20 @@ def test_special_numbers() -> None:
     agrees(lambda a, b: a.t().mm(b), tall, other)
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("sizes", [(15, 1000, 5), (5, 1000, 15), (1, 600, 9)], ids=str)
+def test_operands_that_are_expanded_over_what_is_summed(
+    sizes: tuple[int, int, int], dtype: torch.dtype
+) -> None:
+    """As the gradient of a sum over rows is; there is nothing between rows to divide by."""
+    rows, inner, columns = sizes
+    left, right = numbers(rows, inner, dtype=dtype), numbers(inner, columns, dtype=dtype)
+    expanded, other = left[:, :1].expand(rows, inner), right[:1].expand(inner, columns)
+    agrees(torch.mm, expanded, right)
+    agrees(torch.mm, numbers(inner, rows, dtype=dtype).t(), other)
+    agrees(torch.mm, expanded, other)
+
+
 @pytest.mark.parametrize("shape", [(0, 3, 5), (4, 0, 5), (4, 3, 0)], ids=str)
 def test_nothing(shape: tuple[int, int, int]) -> None:
     rows, inner, columns = shape

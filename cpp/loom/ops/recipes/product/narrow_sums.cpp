@@ -39,11 +39,11 @@ struct Pair {
   bool swapped;  ///< `left` has the columns of the result
 };
 
-/// The wider one is read in vectors, if it has dense rows.
+/// The wider one is read in vectors, if it has dense rows: one that is expanded has not.
 template <class T>
 Pair<T> pair_of(const MatrixView<const T>& left, const MatrixView<const T>& right) {
   const bool left_wide = left.rows > right.columns;
-  const bool swaps = right.column_stride != 1 || (left_wide && left.row_stride == 1);
+  const bool swaps = !right.row_major() || (left_wide && left.column_major());
   if (swaps) return {right, left.transposed(), true};
   return {left.transposed(), right, false};
 }
