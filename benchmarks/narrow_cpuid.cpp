@@ -2,10 +2,10 @@
 //
 // Preloaded into a process, hides from it what the processor has beyond AVX2: engines that have no
 // setting for that ask the processor itself. Linux lets a process handle its CPUID instructions as
-// faults where the processor can (arch_prctl(2), ARCH_CPUID); threads inherit that, programs that
-// are executed do not. The C library has chosen its functions by then. A process that installs a
-// handler of its own for SIGSEGV ends with the next CPUID instruction.
-// Leaves and bits: Intel's Software Developer's Manual, volume 2A, CPUID.
+// faults where the processor can (arch_prctl(2), ARCH_SET_CPUID); threads inherit that, programs
+// that are executed do not. The C library has chosen its functions by then. A process that installs
+// a handler of its own for SIGSEGV ends with the next CPUID instruction. Leaves and bits: Intel's
+// Software Developer's Manual, volume 2A, CPUID.
 
 #include <csignal>
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace {
 
-constexpr long kSetCpuid = 0x1012;  // ARCH_CPUID of asm/prctl.h
+constexpr long kSetCpuid = 0x1012;  // ARCH_SET_CPUID of asm/prctl.h
 constexpr std::uint8_t kInstruction[] = {0x0f, 0xa2};
 
 struct Registers {
