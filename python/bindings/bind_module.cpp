@@ -14,6 +14,7 @@ PYBIND11_MODULE(_C, module) {
   loom::python::bind_graph(module);
   loom::python::bind_memory(module);
   loom::python::bind_random(module);
+  loom::python::bind_replay(module);
   loom::python::bind_errors(module);
   loom::python::bind_exit(module);
   loom::python::bind_fallback(module);

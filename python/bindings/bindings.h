@@ -15,6 +15,7 @@ void bind_stream(pybind11::module_& module);
 void bind_graph(pybind11::module_& module);
 void bind_memory(pybind11::module_& module);
 void bind_random(pybind11::module_& module);
+void bind_replay(pybind11::module_& module);
 void bind_errors(pybind11::module_& module);
 void bind_exit(pybind11::module_& module);
 void bind_fallback(pybind11::module_& module);

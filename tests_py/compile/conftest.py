@@ -45,11 +45,16 @@ def compiled_nests(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def replays(monkeypatch: pytest.MonkeyPatch) -> list[replay._Capture]:
     """The captures that are replayed, once for each replay."""
     done: list[replay._Capture] = []
-    original = replay._Capture.replay
-
-    def note(self: replay._Capture, inputs: list[Any]) -> list[Any]:
-        done.append(self)
-        return original(self, inputs)
-
-    monkeypatch.setattr(replay._Capture, "replay", note)
+    for name in ("again", "replay"):
+        monkeypatch.setattr(replay._Capture, name, _noting(getattr(replay._Capture, name), done))
     return done
+
+
+def _noting(original: Any, done: list[replay._Capture]) -> Any:
+    def note(self: replay._Capture, inputs: list[Any]) -> list[Any] | None:
+        results = original(self, inputs)
+        if results is not None:
+            done.append(self)
+        return results
+
+    return note

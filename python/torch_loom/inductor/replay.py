@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
-from .. import device as devices, graphs
-from .replay_results import Results
+from .. import _C, device as devices, graphs
+from .replay_results import describe
 
 __all__ = ["Replays"]
 
@@ -52,9 +52,7 @@ class Replays:
         self._lock = threading.Lock()
 
     def __call__(self, inputs: list[Any]) -> Any:
-        if self._gave_up or _current_stream(self._device_index).is_capturing():
-            return self._model(inputs)
-        if not self._lock.acquire(blocking=False):
+        if self._gave_up or not self._lock.acquire(blocking=False):
             return self._model(inputs)
         try:
             return self._run(inputs)
@@ -62,24 +60,19 @@ class Replays:
             self._lock.release()
 
     def _run(self, inputs: list[Any]) -> Any:
+        for made in self._captures:
+            results = made.again(inputs)
+            if results is not None:
+                return results
         if len(self._seen) < _WARM_UPS:
             self._note_addresses(inputs)
             return self._model(inputs)
-        capture = self._capture_for(inputs)
-        if capture is None or self._would_copy_what_it_writes(inputs):
-            return self._model(inputs)
-        return capture.replay(inputs)
-
-    def _would_copy_what_it_writes(self, inputs: list[Any]) -> bool:
+        capture = None if _is_capturing(self._device_index) else self._capture_for(inputs)
         # A function that was compiled for inputs apart is called with overlapping ones, too: its
         # kernels then read what they have written, where a copy made before would be stale.
-        if not self._mutated or not self._moving:
-            return False
-        written = {_storage(inputs[i]) for i in self._mutated}
-        return any(
-            isinstance(inputs[i], torch.Tensor) and _storage(inputs[i]) in written
-            for i in self._moving
-        )
+        if capture is None or capture.copies_what_it_writes(inputs):
+            return self._model(inputs)
+        return capture.replay(inputs)
 
     def _note_addresses(self, inputs: list[Any]) -> None:
         addresses = tuple(_address(x) for x in inputs)
@@ -111,7 +104,7 @@ class Replays:
 
     def _capture(self, inputs: list[Any]) -> "_Capture | None":
         try:
-            capture = _Capture(self._model, inputs, self._moving, self._device_index)
+            capture = _Capture(self._model, inputs, self._moving, self._mutated, self._device_index)
         except RuntimeError as error:  # something that cannot be captured, by name
             self._give_up(str(error).partition("\n")[0])
             return None
@@ -128,9 +121,14 @@ class _Capture:
     """One captured run: where it reads, and where it leaves its results."""
 
     def __init__(
-        self, model: _Model, inputs: list[Any], moving: set[int], device_index: int
+        self,
+        model: _Model,
+        inputs: list[Any],
+        moving: set[int],
+        mutated: frozenset[int],
+        device_index: int,
     ) -> None:
-        self._graph = torch.accelerator.Graph()
+        graph = torch.accelerator.Graph()
         self._device_index = device_index
         self._stream: torch.Stream | None = None  # of the last replay
         self._own = {
@@ -138,36 +136,43 @@ class _Capture:
             for i, x in enumerate(inputs)
             if i in moving and isinstance(x, torch.Tensor)
         }
-        self._fixed = {i: _address(x) for i, x in enumerate(inputs) if i not in self._own}
+        fixed = [(i, x) for i, x in enumerate(inputs) if i not in self._own]
         arguments = [self._own.get(i, x) for i, x in enumerate(inputs)]
-        with devices.device(device_index), graphs.graph(self._graph):
+        with devices.device(device_index), graphs.graph(graph):
             results = model(list(arguments))
-        self._results = Results(results, arguments)
+        self._call = _C._CapturedCall(
+            graph,
+            device_index,
+            list(self._own.items()),
+            fixed,
+            sorted(mutated),
+            *describe(results, arguments),
+        )
 
     def moved(self, inputs: list[Any]) -> list[int]:
         """The inputs that are not where they were."""
-        return [i for i, address in self._fixed.items() if _address(inputs[i]) != address]
+        return self._call.moved(inputs)
 
     def lent(self) -> bool:
         """Whether somebody still has a result of the last replay."""
-        return self._results.lent()
+        return self._call.lent()
+
+    def copies_what_it_writes(self, inputs: list[Any]) -> bool:
+        """Whether an input that would be copied lies in one that the graph writes."""
+        return self._call.copies_what_it_writes(inputs)
+
+    def again(self, inputs: list[Any]) -> list[Any] | None:
+        """Replay on the stream of the last replay, if inputs and results allow one."""
+        return self._call.again(inputs)
 
     def replay(self, inputs: list[Any]) -> list[Any]:
+        """Replay on the current stream."""
         self._follow_last_replay()
-        for i, own in self._own.items():
-            own.copy_(inputs[i])
-        if torch._C._accelerator_getDeviceIndex() == self._device_index:
-            self._graph.replay()
-        else:
-            with devices.device(self._device_index):
-                self._graph.replay()
-        results = self._results.hand_out(inputs)
-        inputs.clear()
-        return results
+        return self._call.run(inputs)
 
     def _follow_last_replay(self) -> None:
         # What the stream of the last replay was given since may still read its results.
-        stream = _current_stream(self._device_index)
+        stream = torch._C._accelerator_getStream(self._device_index)
         if self._stream == stream:
             return
         if self._stream is not None:
@@ -183,10 +188,6 @@ def _address(value: Any) -> Any:
     return value.data_ptr() if isinstance(value, torch.Tensor) else value
 
 
-def _storage(tensor: torch.Tensor) -> int:
-    return int(tensor.untyped_storage()._cdata)
-
-
 def _place_for(tensor: torch.Tensor) -> torch.Tensor:
     if torch._debug_has_internal_overlap(tensor) == 1:
         raise RuntimeError("an input whose elements share memory changes its place")
@@ -195,6 +196,6 @@ def _place_for(tensor: torch.Tensor) -> torch.Tensor:
     )
 
 
-def _current_stream(device_index: int) -> torch.Stream:
+def _is_capturing(device_index: int) -> bool:
     # torch.loom.current_stream() makes a stream of its own class, for some microseconds.
-    return torch._C._accelerator_getStream(device_index)
+    return bool(torch._C._accelerator_getStream(device_index).is_capturing())

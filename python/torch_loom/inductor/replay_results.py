@@ -14,73 +14,54 @@ from typing import Any
 import torch
 from torch._prims_common import is_non_overlapping_and_dense_or_false
 
-__all__ = ["Results"]
+__all__ = ["describe"]
 
 # Copying so much costs no more than the call that does it.
 _SMALL_BYTES = 1 << 16
 
 
-class Results:
-    """The results of one capture."""
+def describe(
+    results: Sequence[Any], arguments: Sequence[Any]
+) -> tuple[list[tuple[Any, ...]], list[tuple[torch.Tensor, int]]]:
+    """What a captured run returned for `arguments`, as `_C._CapturedCall` takes it.
 
-    def __init__(self, results: Sequence[Any], arguments: Sequence[Any]) -> None:
-        """Note what the captured run returned for `arguments`.
+    Returns:
+        A row for each result, and a tensor in each storage that is lent, with how many references
+        to the storage there are while nobody else has any. Rows are: "input" and its number;
+        "value" and what it is; "copy" or "lend" and the tensor; "view", the geometry, the number of
+        the input and how many bytes after its first element; "together", the tensor, and the number
+        of the first result that shares its memory.
 
-        Raises:
-            RuntimeError: where a result cannot be handed out.
-        """
-        self._kept = list(results)
-        self._inputs: dict[int, int] = {}  # from the number of a result to that of the same input
-        self._views: dict[int, tuple[int, int]] = {}  # to an input, and how many bytes further on
-        inside: dict[int, list[int]] = defaultdict(list)  # the others, by their storage
-        for j, result in enumerate(self._kept):
-            if not isinstance(result, torch.Tensor):
-                continue
-            if result.is_conj() or result.is_neg():
-                raise RuntimeError("a result that is yet to be conjugated or negated")
-            i = _input_of(result, arguments)
-            if i is None:
-                inside[result.untyped_storage()._cdata].append(j)
-                continue
-            if result is arguments[i]:
-                self._inputs[j] = i
-            else:
-                self._views[j] = (i, _byte_offset(result) - _byte_offset(arguments[i]))
-        small = [js for js in inside.values() if _is_small(self._kept[js[0]])]
-        self._alone = {js[0] for js in small if _is_copied_as_it_is(js, self._kept)}
-        self._together = [js for js in small if js[0] not in self._alone]
-        for j in (*self._inputs, *self._views):  # geometry is enough: the memory is the caller's
-            self._kept[j] = _geometry(self._kept[j])
-        # How many references there are while nobody else has any.
-        self._references = {
-            storage: _references(storage)
-            for storage, js in inside.items()
-            if not _is_small(self._kept[js[0]])
-        }
-
-    def lent(self) -> bool:
-        """Whether somebody still has a result of the last replay."""
-        return any(_references(s) > count for s, count in self._references.items())
-
-    def hand_out(self, inputs: Sequence[Any]) -> list[Any]:
-        """The results of a replay whose inputs were these."""
-        results = [self._result(j, inputs) for j in range(len(self._kept))]
-        for together in self._together:
-            storage = self._kept[together[0]].untyped_storage().clone()
-            for j in together:
-                results[j] = _in_memory(storage, _byte_offset(self._kept[j]), self._kept[j])
-        return results
-
-    def _result(self, j: int, inputs: Sequence[Any]) -> Any:
-        if j in self._inputs:
-            return inputs[self._inputs[j]]
-        result = self._kept[j]
-        if j in self._views:
-            i, offset = self._views[j]
-            return _in_memory(inputs[i].untyped_storage(), _byte_offset(inputs[i]) + offset, result)
+    Raises:
+        RuntimeError: where a result cannot be handed out.
+    """
+    rows: list[tuple[Any, ...]] = [("value", result) for result in results]
+    inside: dict[int, list[int]] = defaultdict(list)  # results that are no input's, by storage
+    for j, result in enumerate(results):
         if not isinstance(result, torch.Tensor):
-            return result
-        return result.clone() if j in self._alone else result.detach()
+            continue
+        if result.is_conj() or result.is_neg():
+            raise RuntimeError("a result that is yet to be conjugated or negated")
+        i = _input_of(result, arguments)
+        if i is None:
+            inside[result.untyped_storage()._cdata].append(j)
+        elif result is arguments[i]:
+            rows[j] = ("input", i)
+        else:  # geometry is enough: the memory is the caller's
+            further = _byte_offset(result) - _byte_offset(arguments[i])
+            rows[j] = ("view", _geometry(result), i, further)
+    lent = []
+    for storage, js in inside.items():
+        small = _is_small(results[js[0]])
+        if not small:
+            lent.append((results[js[0]], _references(storage)))
+        alone = small and _is_copied_as_it_is(js, results)
+        for j in js:
+            if small and not alone:
+                rows[j] = ("together", results[j], js[0])
+            else:
+                rows[j] = ("copy" if small else "lend", results[j])
+    return rows, lent
 
 
 def _input_of(result: torch.Tensor, arguments: Sequence[Any]) -> int | None:
@@ -96,7 +77,7 @@ def _is_small(result: torch.Tensor) -> bool:
     return result.untyped_storage().nbytes() <= _SMALL_BYTES
 
 
-def _is_copied_as_it_is(numbers: list[int], results: list[Any]) -> bool:
+def _is_copied_as_it_is(numbers: list[int], results: Sequence[Any]) -> bool:
     """Whether a result alone fills its memory, so that a copy of its elements has its strides."""
     result = results[numbers[0]]
     return (
@@ -104,12 +85,6 @@ def _is_copied_as_it_is(numbers: list[int], results: list[Any]) -> bool:
         and result.nbytes == result.untyped_storage().nbytes()
         and is_non_overlapping_and_dense_or_false(result)
     )
-
-
-def _in_memory(storage: torch.UntypedStorage, offset: int, like: torch.Tensor) -> torch.Tensor:
-    """A tensor of the geometry of `like`, from byte `offset` of a storage on."""
-    made = torch.empty(0, dtype=like.dtype, device=storage.device)
-    return made.set_(storage, offset // like.itemsize, like.size(), like.stride())
 
 
 def _geometry(tensor: torch.Tensor) -> torch.Tensor:
