@@ -48,11 +48,12 @@ def finish(device: str) -> None:
 def make(workload: Workload, contender: Contender) -> Call:
     torch.manual_seed(0)
     if contender.compiled:
-        # Code that many workloads share would be compiled a few times only, and then run eagerly.
+        # Code that many workloads share would be compiled a few times only, and then run eagerly,
+        # and from the second size on for all sizes.
         torch._dynamo.reset()
 
     def compiled(function: Any) -> Any:
-        return torch.compile(function, dynamic=False)
+        return torch.compile(function)
 
     def unchanged(function: Any) -> Any:
         return function
