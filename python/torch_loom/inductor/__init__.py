@@ -25,6 +25,7 @@ def register() -> None:
             reduce_overhead,
             registration,
             stream_order,
+            unasked_replays,
         )
 
         decisions.apply()
@@ -33,6 +34,7 @@ def register() -> None:
         reduce_overhead.apply()
         registration.apply()
         stream_order.apply()
+        unasked_replays.apply()
     except AttributeError as error:  # which Inductor would take for a backend without one
         raise ImportError(
             f"torch-loom: torch.compile of this torch does not suit loom: {error}"

@@ -15,7 +15,7 @@ from torch._inductor.virtualized import V
 from .replay import Replays
 from .stream_functions import has_synchronisation
 
-__all__ = ["apply"]
+__all__ = ["apply", "why_inputs_must_stay"]
 
 
 def apply() -> None:
@@ -38,14 +38,15 @@ def _with_loom(original: Callable[[Any], str | None]) -> Callable[[Any], str | N
         if has_synchronisation(V.graph.module):
             return cudagraph_utils.format_default_skip_message("streams or events")
         if len(devices) == 1:
-            return _why_inputs_must_stay()
+            return why_inputs_must_stay()
         names = ", ".join(sorted(str(device) for device in devices))
         return cudagraph_utils.format_default_skip_message(f"multiple devices: {names}")
 
     return check_multiple_devices_or_any_cpu_nodes
 
 
-def _why_inputs_must_stay() -> str | None:
+def why_inputs_must_stay() -> str | None:
+    """What keeps the graph being generated from reading copies of its inputs."""
     # An input that moves is copied to a place of the capture's own: that, no more of its memory.
     # Operators count the elements of a view from where memory begins, loop nests from the input.
     nodes = V.graph.graph.nodes

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""``mode="reduce-overhead"``: a compiled graph is captured once and replayed as one command.
+"""A compiled graph is captured once and replayed as one command, asked or not.
+
+Asked by ``mode="reduce-overhead"``; where it costs little, by unasked_replays.py.
 
 A capture fixes addresses. Inputs that came from the same place in the calls before it are read
 there; others are copied to a place of the graph's own before each replay. What a replay writes is
@@ -10,15 +12,16 @@ one.
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from .. import _C, device as devices, graphs
+from .. import _C, device as devices, graphs, memory
 from .replay_results import describe
 
-__all__ = ["Replays"]
+__all__ = ["Limits", "Replays"]
 
 _log = logging.getLogger(__name__)
 
@@ -27,6 +30,18 @@ _Model = Callable[[list[Any]], Any]
 _WARM_UPS = 2
 _MOST_CAPTURES = 4
 _MOST_RECAPTURES = 8
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What replays may cost that nobody asked for."""
+
+    copied: int
+    """Bytes of inputs that are copied before each replay."""
+    kept: int
+    """Bytes that captures keep, if the inputs `weights` do not have more."""
+    weights: frozenset[int]
+    """The numbers of inputs that are parameters or buffers."""
 
 
 class Replays:
@@ -38,8 +53,15 @@ class Replays:
 
     _boxed_call = True  # takes a list, which it empties
 
-    def __init__(self, model: _Model, device_index: int, mutated: Sequence[int]) -> None:
+    def __init__(
+        self,
+        model: _Model,
+        device_index: int,
+        mutated: Sequence[int],
+        limits: Limits | None = None,
+    ) -> None:
         self._model = model
+        self._limits = limits
         self._device_index = device_index
         self._mutated = frozenset(mutated)
         self._seen: list[tuple[Any, ...]] = []
@@ -103,12 +125,21 @@ class Replays:
         return self._capture(inputs)
 
     def _capture(self, inputs: list[Any]) -> "_Capture | None":
+        limits = self._limits
+        if limits and _bytes_of(inputs, self._moving) > limits.copied:
+            self._give_up("large inputs change their places")
+            return None
         try:
             capture = _Capture(self._model, inputs, self._moving, self._mutated, self._device_index)
         except RuntimeError as error:  # something that cannot be captured, by name
             self._give_up(str(error).partition("\n")[0])
             return None
         self._captures.append(capture)
+        if limits:
+            kept = sum(made.bytes_kept() for made in self._captures)
+            if kept > max(limits.kept, _bytes_of(inputs, limits.weights)):
+                self._give_up("captures would keep more memory than the weights have")
+                return None
         return capture
 
     def _give_up(self, why: str) -> None:
@@ -140,6 +171,7 @@ class _Capture:
         arguments = [self._own.get(i, x) for i, x in enumerate(inputs)]
         with devices.device(device_index), graphs.graph(graph):
             results = model(list(arguments))
+        self._pool = graph.pool()
         self._call = _C._CapturedCall(
             graph,
             device_index,
@@ -148,6 +180,11 @@ class _Capture:
             sorted(mutated),
             *describe(results, arguments),
         )
+
+    def bytes_kept(self) -> int:
+        """The bytes of memory that nobody else can have."""
+        segments = memory.memory_snapshot()
+        return sum(s["total_size"] for s in segments if s["segment_pool_id"] == self._pool)
 
     def moved(self, inputs: list[Any]) -> list[int]:
         """The inputs that are not where they were."""
@@ -186,6 +223,10 @@ class _Capture:
 def _address(value: Any) -> Any:
     """What must not change between replays: where a tensor is, or a number itself (a size)."""
     return value.data_ptr() if isinstance(value, torch.Tensor) else value
+
+
+def _bytes_of(inputs: list[Any], numbers: Iterable[int]) -> int:
+    return sum(inputs[i].nbytes for i in numbers if isinstance(inputs[i], torch.Tensor))
 
 
 def _place_for(tensor: torch.Tensor) -> torch.Tensor:

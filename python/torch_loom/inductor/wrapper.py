@@ -11,7 +11,7 @@ from torch._inductor import config, ir
 from torch._inductor.codegen.wrapper import PythonWrapperCodegen, SubgraphPythonWrapperCodegen
 from torch._inductor.virtualized import V
 
-from . import stream_order
+from . import stream_order, unasked_replays
 from .kernel_group import INCLUDE
 from .operand_lifetimes import outlive_epilogues
 
@@ -122,6 +122,11 @@ class LoomWrapper(_LoomCalls):
             assert parent_wrapper is not None
             return LoomSubgraphWrapper(subgraph_name, parent_wrapper, partition_signatures)
         return LoomWrapper()
+
+    def run_wrapper_ir_passes(self, is_inference: bool) -> None:
+        if unasked_replays.may_be_replayed(is_inference):
+            self.imports.splice(unasked_replays.MARK)
+        super().run_wrapper_ir_passes(is_inference)
 
     def write_header(self) -> None:
         super().write_header()
