@@ -94,6 +94,42 @@ void launch(const CompiledProgram& program, const py::args& arguments) {
   program.launch({tensors.data(), tensors.size()});
 }
 
+/// What torch._C._dynamo.guards.assert_size_stride() checks, for all inputs of a graph at once.
+class Layouts {
+ public:
+  using Row = std::tuple<py::tuple, py::tuple>;  ///< sizes, strides
+
+  explicit Layouts(const std::vector<Row>& rows) {
+    for (const auto& [sizes, strides] : rows)
+      layouts_.push_back({numbers(sizes), numbers(strides)});
+  }
+
+  void check(const py::args& inputs) const {
+    if (inputs.size() != layouts_.size()) throw py::type_error("expected other inputs");
+    for (std::size_t i = 0; i < layouts_.size(); ++i) {
+      const py::handle input = inputs[i];
+      if (THPVariable_Check(input.ptr()) && layouts_[i].is_of(THPVariable_Unpack(input.ptr()))) {
+        continue;
+      }
+      py::module_::import("torch._C._dynamo.guards")
+          .attr("assert_size_stride")(input, py::tuple(py::cast(layouts_[i].sizes)),
+                                      py::tuple(py::cast(layouts_[i].strides)), "input");
+    }
+  }
+
+ private:
+  struct Layout {
+    std::vector<std::int64_t> sizes, strides;
+
+    [[nodiscard]] bool is_of(const at::Tensor& tensor) const {
+      return tensor.sizes() == c10::IntArrayRef(sizes) &&
+             tensor.strides() == c10::IntArrayRef(strides);
+    }
+  };
+
+  std::vector<Layout> layouts_;
+};
+
 }  // namespace
 
 void bind_compiled(py::module_& module) {
@@ -101,6 +137,9 @@ void bind_compiled(py::module_& module) {
       .def(py::init(&make))
       .def("runs_as_machine_code", &CompiledProgram::runs_as_machine_code)
       .def("__call__", &launch);
+  py::class_<Layouts>(module, "_Layouts")
+      .def(py::init<const std::vector<Layouts::Row>&>())
+      .def("__call__", &Layouts::check);
   module.def("_empty_strided", &empty_strided);
 }
 

@@ -4,7 +4,10 @@
 import pytest
 import torch
 from compile_support import assert_equal, compile_and_compare
+from torch._inductor.utils import run_and_get_code
 from torch.nn import functional as F  # noqa: N812
+
+from torch_loom import _C
 
 
 def normalised(x, w):
@@ -156,3 +159,22 @@ def test_disabled_functions_stay_eager():
 
     x = torch.randn(10)
     assert_equal(torch.compile(function)(x.to("loom")), function(x))
+
+
+def test_inputs_are_checked_in_one_call():
+    a, b = torch.randn(8, 4, device="loom"), torch.randn(4, 6, device="loom")
+    _, code = run_and_get_code(torch.compile(lambda a, b: torch.relu(a @ b)), a, b)
+    assert code[0].count("check_inputs(") == 1
+    assert "assert_size_stride(arg" not in code[0]
+
+
+def test_an_input_of_another_layout_is_refused():
+    check = _C._Layouts([((8, 4), (4, 1)), ((1, 4), (9, 1))])
+    x, row = torch.empty(8, 4, device="loom"), torch.empty(1, 4, device="loom")
+    check(x, row)  # the stride of a dimension of one element means nothing
+    with pytest.raises(AssertionError, match="expected size 4==8"):
+        check(x.t(), row)
+    with pytest.raises(TypeError):
+        check(x, 3)
+    with pytest.raises(TypeError):
+        check(x)

@@ -24,10 +24,21 @@ from .arguments import LoomKernelArgs
 from .host_operands import goes_by_value
 from .program_steps import NotAProgramError, Operand, Steps, Value
 
-__all__ = ["Nest", "call_argument", "loom_empty", "loom_program", "nest_of", "write"]
+__all__ = [
+    "Nest",
+    "call_argument",
+    "loom_empty",
+    "loom_layouts",
+    "loom_program",
+    "nest_of",
+    "write",
+]
 
 loom_program: Callable[..., Any] = _C._CompiledProgram
 """What generated code makes a program with."""
+
+loom_layouts: Callable[..., Any] = _C._Layouts
+"""What checks the sizes and strides of a graph's inputs, all in one call."""
 
 loom_empty: Callable[..., torch.Tensor] = _C._empty_strided
 """What it allocates with: sizes, strides, dtype, index of the device."""

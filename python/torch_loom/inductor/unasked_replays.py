@@ -71,7 +71,8 @@ def may_be_replayed(is_inference: bool) -> bool:
 def _has_numbers_for_sizes(node: torch.fx.Node) -> bool:
     value = node.meta.get("val")
     sizes = value.size() if isinstance(value, torch.Tensor) else [value]
-    return not any(isinstance(size, torch.SymInt) for size in sizes)
+    symbols = (torch.SymInt, torch.SymFloat, torch.SymBool)
+    return not any(isinstance(size, symbols) for size in sizes)
 
 
 def _is_an_operator(node: torch.fx.Node) -> bool:

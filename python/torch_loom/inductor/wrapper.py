@@ -95,6 +95,10 @@ class _LoomCalls(KeepsInputs):
         return made if allocated == sizes else f"{made}.as_strided({sizes}, {strides})"
 
 
+def _are_numbers(text: str) -> bool:
+    return not any(character.isalpha() for character in text)
+
+
 def check_reads_no_loom(kernel_name: str, call_args: Any, device: Any) -> None:
     """A kernel of the cpu runs at once, beside the stream that makes loom's values."""
     if device.type != "cpu":
@@ -123,9 +127,25 @@ class LoomWrapper(_LoomCalls):
             return LoomSubgraphWrapper(subgraph_name, parent_wrapper, partition_signatures)
         return LoomWrapper()
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._checked: dict[str, tuple[str, str]] = {}  # inputs, with sizes and strides
+
+    def write_assert_size_stride(self, name: str, size: str, stride: str, op_name: str) -> None:
+        # A call each, just before the input is used, is a fifth of what small graphs cost.
+        if op_name == "input" and _are_numbers(size) and _are_numbers(stride):
+            self._checked[name] = (size, stride)
+        else:
+            super().write_assert_size_stride(name, size, stride, op_name)
+
     def run_wrapper_ir_passes(self, is_inference: bool) -> None:
         if unasked_replays.may_be_replayed(is_inference):
             self.imports.splice(unasked_replays.MARK)
+        if self._checked:
+            rows = "".join(f"    ({size}, {stride}),\n" for size, stride in self._checked.values())
+            self.header.splice(f"check_inputs = loom_layouts([\n{rows}])\n")
+            lines: list[Any] = self.lines
+            lines.insert(0, f"check_inputs({', '.join(self._checked)})")
         super().run_wrapper_ir_passes(is_inference)
 
     def write_header(self) -> None:
@@ -133,6 +153,7 @@ class LoomWrapper(_LoomCalls):
         self.imports.writeline("from torch_loom.inductor import stream_calls")
         self.imports.writeline("from torch_loom.inductor.kernel_cache import loom_kernel")
         self.imports.writeline("from torch_loom.inductor.programs import loom_empty, loom_program")
+        self.imports.writeline("from torch_loom.inductor.programs import loom_layouts")
 
 
 class LoomSubgraphWrapper(_LoomCalls, SubgraphPythonWrapperCodegen):
