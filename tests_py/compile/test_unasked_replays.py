@@ -97,12 +97,19 @@ def test_large_inputs_are_not_copied(replays):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("kept", [0, unasked_replays._MOST_BYTES_KEPT], ids=["little", "much"])
-def test_captures_keep_no_more_than_the_weights_have(kept, replays, monkeypatch):
-    monkeypatch.setattr(unasked_replays, "_MOST_BYTES_KEPT", kept)
+@pytest.mark.parametrize("limit", ["_MOST_BYTES_KEPT", "_MOST_BYTES_KEPT_BY_ALL"])
+def test_captures_keep_little_memory(limit, replays, monkeypatch):
+    of_others = torch.accelerator.Graph()
+    x = torch.ones(5, device="loom")
+    with torch.loom.graph(of_others):
+        x += 1
+        y = x * 2
+    monkeypatch.setattr(unasked_replays, limit, 0)
     with torch.no_grad():
         run(network())
-    assert bool(replays) == (kept > 0)
+    assert not replays
+    of_others.replay()
+    assert_equal(y, torch.full((5,), 4.0))
 
 
 def test_operators_of_others_are_called_each_time(replays):

@@ -39,9 +39,9 @@ class Limits:
     copied: int
     """Bytes of inputs that are copied before each replay."""
     kept: int
-    """Bytes that captures keep, if the inputs `weights` do not have more."""
-    weights: frozenset[int]
-    """The numbers of inputs that are parameters or buffers."""
+    """Bytes that the captures of one compiled graph keep."""
+    kept_by_all: int
+    """Bytes that all captures of the process keep before there are no more of them."""
 
 
 class Replays:
@@ -67,6 +67,7 @@ class Replays:
         self._seen: list[tuple[Any, ...]] = []
         self._moving: set[int] = set()
         self._captures: list[_Capture] = []
+        self._most_captures = _MOST_CAPTURES
         self._recaptures = 0
         self._gave_up = False
         # Protects all of the above but for the model, from the look at a capture's places until its
@@ -120,7 +121,7 @@ class Replays:
         for capture in self._captures:
             if not capture.lent():
                 return capture
-        if len(self._captures) == _MOST_CAPTURES:
+        if len(self._captures) >= self._most_captures:
             return None  # results of all of them are in use
         return self._capture(inputs)
 
@@ -129,17 +130,21 @@ class Replays:
         if limits and _bytes_of(inputs, self._moving) > limits.copied:
             self._give_up("large inputs change their places")
             return None
+        if limits and _bytes_kept(lambda pool: pool != (0, 0)) > limits.kept_by_all:
+            self._give_up("captures of others keep much memory")
+            return None
         try:
             capture = _Capture(self._model, inputs, self._moving, self._mutated, self._device_index)
         except RuntimeError as error:  # something that cannot be captured, by name
             self._give_up(str(error).partition("\n")[0])
             return None
+        kept = sum(made.bytes_kept() for made in (*self._captures, capture)) if limits else 0
+        if limits and kept > limits.kept:
+            self._most_captures = len(self._captures)
+            if not self._captures:
+                self._give_up("a capture would keep much memory")
+            return None
         self._captures.append(capture)
-        if limits:
-            kept = sum(made.bytes_kept() for made in self._captures)
-            if kept > max(limits.kept, _bytes_of(inputs, limits.weights)):
-                self._give_up("captures would keep more memory than the weights have")
-                return None
         return capture
 
     def _give_up(self, why: str) -> None:
@@ -183,8 +188,7 @@ class _Capture:
 
     def bytes_kept(self) -> int:
         """The bytes of memory that nobody else can have."""
-        segments = memory.memory_snapshot()
-        return sum(s["total_size"] for s in segments if s["segment_pool_id"] == self._pool)
+        return _bytes_kept(lambda pool: pool == self._pool)
 
     def moved(self, inputs: list[Any]) -> list[int]:
         """The inputs that are not where they were."""
@@ -227,6 +231,12 @@ def _address(value: Any) -> Any:
 
 def _bytes_of(inputs: list[Any], numbers: Iterable[int]) -> int:
     return sum(inputs[i].nbytes for i in numbers if isinstance(inputs[i], torch.Tensor))
+
+
+def _bytes_kept(counts: Callable[[tuple[int, int]], bool]) -> int:
+    """The bytes that the pools have which count."""
+    segments = memory.memory_snapshot()
+    return sum(s["total_size"] for s in segments if counts(s["segment_pool_id"]))
 
 
 def _place_for(tensor: torch.Tensor) -> torch.Tensor:

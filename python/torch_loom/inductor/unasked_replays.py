@@ -26,8 +26,9 @@ MARK = "# torch-loom: replayed where that costs little\n"
 _FEWEST_OPERATORS = 3
 # More bytes take longer to copy than a few operators' calls.
 _MOST_BYTES_COPIED = 1 << 16
-# Captures take at least this from the system, some segments of the allocator.
+# Some segments of the allocator; kernels that need more take longer than the host.
 _MOST_BYTES_KEPT = 64 << 20
+_MOST_BYTES_KEPT_BY_ALL = 512 << 20
 
 _NAMESPACES = {"aten", "prims", "loom"}
 
@@ -41,12 +42,11 @@ def apply() -> None:
     ) -> None:
         original(self, example_inputs, constants, graph_kwargs)
         if self.current_callable is not None and _is_wanted(self, graph_kwargs):
-            kept = graph_kwargs.get("static_input_idxs") or ()
             self.current_callable = Replays(
                 self.current_callable,
                 next(iter(self.device_idxs)),
                 sorted(self.mutated_input_idxs),
-                Limits(_MOST_BYTES_COPIED, _MOST_BYTES_KEPT, frozenset(kept)),
+                Limits(_MOST_BYTES_COPIED, _MOST_BYTES_KEPT, _MOST_BYTES_KEPT_BY_ALL),
             )
 
     CompiledFxGraph.post_compile = post_compile  # type: ignore[method-assign]
