@@ -28,6 +28,8 @@ def test_matrices_of_both_orders(rows: int, columns: int, dtype: torch.dtype) ->
         agrees(lambda a, m, v: torch.addmv(a[:1], m, v), addend, matrix, vector)
         agrees(lambda a, m, v: torch.addmv(a * torch.nan, m, v, beta=0), addend, matrix, vector)
         agrees(lambda a, m, v: a.addmv_(m, v), addend, matrix, vector)
+        agrees(lambda a, m, v: torch.addmv(a, m, v, out=a), addend, matrix, vector)
+        agrees(lambda m, v: torch.mv(m, v, out=v.new_full((rows,), torch.nan)), matrix, vector)
     agrees(lambda m, v: m[:, 2:-3].t().mv(v), wide, vector)
 
 

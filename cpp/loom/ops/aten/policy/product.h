@@ -196,6 +196,13 @@ struct Product {
 struct MatrixVector {
   static constexpr bool kProbesDtypes = true;
 
+  // mv(matrix, vector, out=x), which ATen asks of addmv(x, matrix, vector, out=x)
+  static bool is_in_place(const at::Tensor& out, const at::Tensor& addend, const at::Tensor& matrix,
+                          const at::Tensor&, const at::Scalar&, const at::Scalar&) {
+    return out.is_same(addend) && out.dim() == 1 && matrix.dim() == 2 &&
+           out.size(0) == matrix.size(0);
+  }
+
   template <auto kCpu>
   static void launch(const char* name, const std::array<at::Tensor, 1>& outputs,
                      const at::Tensor& addend, const at::Tensor& matrix, const at::Tensor& vector,
