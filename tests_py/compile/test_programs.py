@@ -83,6 +83,15 @@ def test_integers_and_bool():
     assert kernels == 0
 
 
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64], ids=str)
+def test_shifts(dtype):
+    # By all the bits there are where a number is negative or too large.
+    x = torch.randint(-(2**30), 2**30, (40, 64), dtype=dtype)
+    by = torch.randint(-2, 70, (40, 64), dtype=dtype)
+    parts = parts_of(lambda x, by: (x >> 2, (x << 3) ^ 1, x >> by, x << by), x, by)
+    assert parts == (1, 0)
+
+
 def test_casts_wrap_around():
     programs, kernels = parts_of(
         lambda x: (x.to(torch.uint8), x.to(torch.int8).float(), x.to(torch.bfloat16).float()),

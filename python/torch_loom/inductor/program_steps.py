@@ -50,6 +50,7 @@ _BITS = {
     "bitwise_xor": "xor",
     "bitwise_not": "not",
 }
+_SHIFTS = {"bitwise_left_shift": "shift_left", "bitwise_right_shift": "shift_right"}
 _TRUTHS = {"logical_and": "and", "logical_or": "or", "logical_xor": "xor", "logical_not": "not"}
 _REDUCTIONS = {"sum": "sum", "max": "max", "min": "min"}
 
@@ -234,6 +235,8 @@ class Steps(DefaultHandler):
             return self._float_step(_OF_FLOATS[name], *args)
         if name in _OF_NUMBERS:
             return self._number_step(_OF_NUMBERS[name], *args)
+        if name in _SHIFTS and not any(x.dtype.is_floating_point for x in args):
+            return self._number_step(_SHIFTS[name], *args)
         if name in _EXTREMA:
             return self._extremum(name, *args)
         if name in _COMPARISONS:
