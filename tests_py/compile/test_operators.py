@@ -179,6 +179,34 @@ def test_maxima_of_pixels_that_are_slow_in_loops_are_kept(name, layout):
     assert is_kept == is_expected
 
 
+# name: (window, dtype, are averages and gradients the operators' where pixels lie in rows)
+AVERAGES = {
+    "padded": ((3, 2, 1), torch.float32, True, True),
+    "ceiling": ((2, 2, 0, True), torch.float32, True, True),
+    "overlapping": ((3, 2), torch.float32, False, True),
+    "overlapping half": ((3, 2), torch.bfloat16, True, True),
+    "half": ((2,), torch.bfloat16, False, True),
+    "apart": ((2,), torch.float32, False, False),
+}
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)
+@pytest.mark.parametrize("name", AVERAGES)
+def test_averages_of_pixels_that_are_slow_in_loops_are_kept(name, layout):
+    window, dtype, *kept = AVERAGES[name]
+    x = torch.randn(2, 16, 9, 12).to(dtype).to(memory_format=layout).requires_grad_()
+
+    def average(x):
+        return functional.avg_pool2d(x, *window, count_include_pad=False)
+
+    compiled = torch.compile(average, fullgraph=True)
+    actual, code = run_and_get_code(result_and_gradient, compiled, to(x, LOOM))
+    assert_equal(actual, result_and_gradient(average, x))
+    operators = [f"aten.{name}.default(" for name in ("avg_pool2d", "avg_pool2d_backward")]
+    are_kept = [operator in "".join(code) for operator in operators]
+    assert are_kept == (kept if layout == torch.contiguous_format else [False, False])
+
+
 def test_what_is_computed_before_a_maximum_is_computed_once():
     x = torch.randn(2, 16, 8, 12)
 

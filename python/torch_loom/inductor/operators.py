@@ -78,7 +78,8 @@ _MAXIMA = {
 _SUMS = (_aten.sum.default, _aten.sum.dim_IntList)
 _LEAST_SUMMED = 1 << 15
 
-_AVERAGES = (_aten.avg_pool2d_backward, _aten.avg_pool3d_backward)
+_AVERAGES = (_aten.avg_pool2d, _aten.avg_pool3d)
+_AVERAGES_BACKWARD = (_aten.avg_pool2d_backward, _aten.avg_pool3d_backward)
 
 
 def keep(decomposition: ModuleType) -> None:
@@ -108,8 +109,12 @@ def lower() -> None:
     lowerings[loops] = _read_memory(lowerings[loops])
     for packet in _AVERAGES:
         generate = lowerings[packet.default]
+        call = _call_on_loom(packet.default, generate)
+        lowerings[packet.default] = _call_for_averages(generate, call)
+    for packet in _AVERAGES_BACKWARD:
+        generate = lowerings[packet.default]
         call = _call_on_loom(packet.default, None)
-        lowerings[packet.default] = _call_in_odd_windows(generate, call)
+        lowerings[packet.default] = _call_for_gradients_of_averages(generate, call)
     for overload in _SUMS:
         lowerings[overload] = _call_on_memory(lowerings[overload], _call_on_loom(overload, None))
 
@@ -187,10 +192,37 @@ def _read_memory(generate: Callable[..., Any]) -> Callable[..., Any]:
     return lower_node
 
 
-def _call_in_odd_windows(
+def _call_for_averages(
     generate: Callable[..., Any], call: Callable[..., Any]
 ) -> Callable[..., Any]:
     from torch._inductor import ir
+    from torch._inductor.virtualized import V
+
+    @functools.wraps(generate)
+    def lower_node(
+        x: Any,
+        kernel_size: Any,
+        stride: Any = (),
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        *rest: Any,
+        **named: Any,
+    ) -> Any:
+        node: Any = V.graph.current_node
+        window = (kernel_size, stride, padding, ceil_mode)
+        # Windows that do not overlap are a few loads, which loops make as fast.
+        is_slow = _overlap(*window) and _is_slow_in_loops(node.args[0].meta["val"], *window[2:])
+        lower = call if is_slow and ir.get_device_type(x) == "loom" else generate
+        return lower(x, *window, *rest, **named)
+
+    return lower_node
+
+
+def _call_for_gradients_of_averages(
+    generate: Callable[..., Any], call: Callable[..., Any]
+) -> Callable[..., Any]:
+    from torch._inductor import ir
+    from torch._inductor.virtualized import V
 
     @functools.wraps(generate)
     def lower_node(
@@ -203,15 +235,24 @@ def _call_in_odd_windows(
         count_include_pad: bool,
         divisor_override: int | None = None,
     ) -> Any:
+        window = (kernel_size, stride, padding, ceil_mode)
+        node: Any = V.graph.current_node
+        image = node.args[1].meta["val"]
         # Inductor divides by the size of windows that reach beyond the padding, and cannot divide
         # by a number that the user gives.
-        is_odd = (ceil_mode and count_include_pad) or divisor_override is not None
-        lower = call if is_odd and ir.get_device_type(x) == "loom" else generate
-        return lower(
-            grad, x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
-        )
+        is_wrong = (ceil_mode and count_include_pad) or divisor_override is not None
+        is_slow = _lies_in_rows(image) and (_overlap(*window) or image.element_size() < 4)
+        lower = call if (is_wrong or is_slow) and ir.get_device_type(x) == "loom" else generate
+        return lower(grad, x, *window, count_include_pad, divisor_override)
 
     return lower_node
+
+
+def _overlap(kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool) -> bool:
+    """Whether windows overlap with each other or reach beyond the image."""
+    sizes, steps = pytree.tree_leaves(kernel_size), pytree.tree_leaves(stride)
+    overlap = bool(steps) and max(sizes) > min(steps)
+    return overlap or ceil_mode or any(pytree.tree_leaves(padding))
 
 
 def _unless_kept(packet: Any, decompose: Callable[..., Any]) -> Callable[..., Any]:
@@ -219,7 +260,7 @@ def _unless_kept(packet: Any, decompose: Callable[..., Any]) -> Callable[..., An
     def decompose_others(input: torch.Tensor, *args: Any, **named: Any) -> Any:
         kept = input.device.type == "loom" and not _has_symbols(input, args)
         if packet in _MAXIMA:
-            kept = kept and _is_slow_in_loops(input, *args, **named)
+            kept = kept and _are_slow_maxima(input, *args, **named)
         if kept and (packet not in _CONTIGUOUS or _are_contiguous(input, *args)):
             return NotImplemented
         return decompose(input, *args, **named)
@@ -227,7 +268,7 @@ def _unless_kept(packet: Any, decompose: Callable[..., Any]) -> Callable[..., An
     return decompose_others
 
 
-def _is_slow_in_loops(
+def _are_slow_maxima(
     input: torch.Tensor,
     kernel_size: Any,
     stride: Any = (),
@@ -235,8 +276,16 @@ def _is_slow_in_loops(
     dilation: Any = 1,
     ceil_mode: bool = False,
 ) -> bool:
+    return _is_slow_in_loops(input, padding, ceil_mode)
+
+
+def _is_slow_in_loops(input: torch.Tensor, padding: Any, ceil_mode: bool) -> bool:
     reaches_beyond = ceil_mode or any(pytree.tree_leaves(padding))
-    return input.is_contiguous() and (reaches_beyond or input.element_size() < 4)
+    return _lies_in_rows(input) and (reaches_beyond or input.element_size() < 4)
+
+
+def _lies_in_rows(image: torch.Tensor) -> bool:
+    return not _has_symbols(image) and image.is_contiguous()
 
 
 def _are_contiguous(*arguments: Any) -> bool:
