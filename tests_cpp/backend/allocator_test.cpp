@@ -5,6 +5,8 @@
 #include "loom/backend/memory_stats.h"
 #include "loom/device/address.h"
 #include "loom/device/device.h"
+#include "loom/memory/redzone.h"
+#include "loom/memory/size_classes.h"
 
 #include <c10/core/AllocatorConfig.h>
 #include <c10/core/CachingDeviceAllocator.h>
@@ -23,6 +25,11 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
+
+/// The size of the block for a request: with AddressSanitizer more than that.
+constexpr std::size_t block_for(std::size_t bytes) {
+  return detail::block_bytes(bytes + detail::kRedzoneBytes);
+}
 
 class AllocatorTest : public test::BackendTest {
  protected:
@@ -140,7 +147,7 @@ TEST_F(AllocatorTest, StatsCountAllocations) {
   const auto after = registered().getDeviceStats(0);
   EXPECT_EQ(after.allocation[0].current, before.allocation[0].current + 1);
   EXPECT_EQ(after.allocated_bytes[0].current,
-            before.allocated_bytes[0].current + static_cast<std::int64_t>(2 * kMiB));
+            before.allocated_bytes[0].current + static_cast<std::int64_t>(block_for(2 * kMiB)));
   EXPECT_EQ(after.requested_bytes[0].allocated,
             before.requested_bytes[0].allocated + static_cast<std::int64_t>(2 * kMiB));
   EXPECT_GE(after.reserved_bytes[0].current, after.allocated_bytes[0].current);
@@ -182,7 +189,7 @@ TEST_F(AllocatorTest, SettingsRoundRequests) {
   c10::CachingAllocator::setAllocatorSettings("roundup_power2_divisions:4");
   const std::size_t before = memory_allocated(0);
   const c10::DataPtr data = allocate(4 * kMiB + 1, current_queue());
-  EXPECT_EQ(memory_allocated(0) - before, 5 * kMiB);
+  EXPECT_EQ(memory_allocated(0) - before, block_for(5 * kMiB));
   c10::CachingAllocator::setAllocatorSettings("");
 }
 
@@ -215,13 +222,14 @@ TEST_F(AllocatorTest, ProfilersHearOfEveryChange) {
   const auto profiler = std::make_shared<Profiler>();
   const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, profiler);
   const std::size_t before = memory_allocated(0);
+  constexpr auto kBytes = static_cast<std::int64_t>(block_for(4096));
   c10::DataPtr data = allocate(4096, current_queue());
   void* address = data.get();
   data.clear();
   EXPECT_THROW((void)allocate(1024 * kMiB, current_queue()), c10::OutOfMemoryError);
   EXPECT_THAT(profiler->pointers, ::testing::ElementsAre(address, address));
-  EXPECT_THAT(profiler->sizes, ::testing::ElementsAre(4096, -4096));
-  EXPECT_EQ(profiler->totals.front(), before + 4096);
+  EXPECT_THAT(profiler->sizes, ::testing::ElementsAre(kBytes, -kBytes));
+  EXPECT_EQ(profiler->totals.front(), before + block_for(4096));
   EXPECT_EQ(profiler->failed, static_cast<std::int64_t>(1024 * kMiB));
 }
 

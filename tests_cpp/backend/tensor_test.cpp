@@ -24,11 +24,11 @@ class TensorTest : public test::BackendTest {
 
 TEST_F(TensorTest, MemoryComesFromTheAllocatorOfTheDevice) {
   const std::size_t before =
-      static_cast<std::size_t>(allocator().getDeviceStats(1).allocated_bytes[0].current);
+      static_cast<std::size_t>(allocator().getDeviceStats(1).requested_bytes[0].current);
   const at::Tensor tensor = make({256, 256}, 1);
   EXPECT_EQ(tensor.device(), to_c10(1));
   EXPECT_EQ(tensor.storage().data_ptr().get_deleter(), allocator().raw_deleter());
-  EXPECT_EQ(static_cast<std::size_t>(allocator().getDeviceStats(1).allocated_bytes[0].current),
+  EXPECT_EQ(static_cast<std::size_t>(allocator().getDeviceStats(1).requested_bytes[0].current),
             before + 256 * 256 * sizeof(float));
 }
 

@@ -135,7 +135,8 @@ TEST_F(GraphTest, ReplaysOnDifferentStreamsDoNotOverlap) {
 TEST_F(GraphTest, MemoryComesFromThePoolUntilTheLastReplayHasRun) {
   memory().empty_cache();
   const std::size_t before = reserved();
-  constexpr std::size_t kBytes = std::size_t{32} << 20;
+  // With what AddressSanitizer has behind a block it is no more than the segment.
+  constexpr std::size_t kSegment = std::size_t{32} << 20, kBytes = kSegment - 1024;
   graph_.capture_begin();
   const void* address = nullptr;
   {
@@ -146,7 +147,7 @@ TEST_F(GraphTest, MemoryComesFromThePoolUntilTheLastReplayHasRun) {
   }
   graph_.capture_end();
   memory().empty_cache();
-  EXPECT_EQ(reserved(), before + kBytes);
+  EXPECT_EQ(reserved(), before + kSegment);
   {
     const c10::DataPtr eager = allocate(kBytes, queue());
     EXPECT_NE(eager.get(), address);
@@ -154,7 +155,7 @@ TEST_F(GraphTest, MemoryComesFromThePoolUntilTheLastReplayHasRun) {
   test::Hold hold(queue());
   graph_.replay();
   graph_.reset();
-  EXPECT_GE(reserved(), before + kBytes);
+  EXPECT_GE(reserved(), before + kSegment);
   hold.open();
   queue().synchronize();
   memory().empty_cache();
