@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "loom/backend/allocator.h"
 #include "loom/backend/stream.h"
 #include "loom/device/queue.h"
+#include "loom/memory/caching_allocator.h"
 
 #include <ATen/accelerator/Graph.h>
 #include <ATen/ops/empty.h>
@@ -9,9 +11,11 @@
 #include <torch/csrc/autograd/python_variable.h>
 
 #include "bindings.h"
+#include "gil.h"
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -56,11 +60,9 @@ class CapturedCall {
   /// `own`: the inputs that are copied to a place of the capture's own, and that place.
   /// `fixed`: those that have to be where they were, or, numbers, the same.
   /// `mutated`: those that the graph writes. `results`: what each result is, as
-  /// inductor/replay_results.py says it. `references`: of storages that are lent, how many there
-  /// are while nobody else has any.
+  /// inductor/replay_results.py says it. Requires: nobody else has a result of the capture.
   CapturedCall(py::object graph, c10::DeviceIndex device, const Places& own, Places fixed,
-               std::vector<std::size_t> mutated, const std::vector<py::tuple>& results,
-               const std::vector<std::pair<at::Tensor, std::size_t>>& references)
+               std::vector<std::size_t> mutated, const std::vector<py::tuple>& results)
       : graph_(std::move(graph)), device_(at::kPrivateUse1, device), mutated_(std::move(mutated)) {
     for (const auto& [input, place] : own) own_.emplace_back(input, tensor_of(place));
     for (auto& [input, value] : fixed) {
@@ -69,7 +71,9 @@ class CapturedCall {
       fixed_.push_back({input, address, tensor ? py::object() : std::move(value)});
     }
     for (const py::tuple& row : results) results_.push_back(result_of(row));
-    for (const auto& [tensor, count] : references) lent_.emplace_back(tensor.storage(), count + 1);
+    for (const Result& result : results_) {
+      if (result.kind == Kind::kLend) note_lent(result.tensor.storage());
+    }
   }
 
   /// The inputs that are not where they were.
@@ -81,10 +85,11 @@ class CapturedCall {
     return found;
   }
 
-  /// Whether somebody still has a result of the last replay.
+  /// Whether somebody still has a result of the last replay, or gave it other memory.
   [[nodiscard]] bool lent() const {
-    return std::any_of(lent_.begin(), lent_.end(), [](const auto& storage) {
-      return storage.first.use_count() > storage.second;
+    return std::any_of(lent_.begin(), lent_.end(), [](const Lent& lent) {
+      return lent.storage.use_count() > lent.references || lent.storage.data() != lent.data ||
+             lent.storage.nbytes() != lent.bytes;
     });
   }
 
@@ -119,7 +124,7 @@ class CapturedCall {
     std::vector<at::Tensor> made(results_.size());
     auto& graph = graph_.cast<at::accelerator::Graph&>();
     {
-      const py::gil_scoped_release released;
+      const GilRelease released;
       const c10::DeviceGuard guard(device_);
       last_queue_ = &current_queue(device_.index());
       for (const auto& [input, place] : own_) place.copy_(given[input]);
@@ -167,6 +172,21 @@ class CapturedCall {
     at::Tensor tensor{};
     py::object value{};
   };
+
+  struct Lent {
+    c10::Storage storage;
+    const void* data;
+    std::size_t bytes, references;  ///< references: while nobody else has any
+  };
+
+  void note_lent(const c10::Storage& storage) {
+    const bool noted = std::any_of(lent_.begin(), lent_.end(), [&](const Lent& lent) {
+      return lent.storage.unsafeGetStorageImpl() == storage.unsafeGetStorageImpl();
+    });
+    if (noted) return;
+    const std::size_t references = storage.use_count() + 1;  // and that of the row
+    lent_.push_back({storage, storage.data(), storage.nbytes(), references});
+  }
 
   static Result result_of(const py::tuple& row) {
     const auto kind = row[0].cast<std::string>();
@@ -219,17 +239,30 @@ class CapturedCall {
   std::vector<Fixed> fixed_;
   std::vector<std::size_t> mutated_;
   std::vector<Result> results_;
-  std::vector<std::pair<c10::Storage, std::size_t>> lent_;
+  std::vector<Lent> lent_;
   const Queue* last_queue_ = nullptr;
 };
 
 }  // namespace
 
 void bind_replay(py::module_& module) {
+  // A storage's Python object would be kept with it, and hide who else has one.
+  module.def("_storage_of", [](const at::Tensor& tensor) {
+    const auto& storage = tensor.storage();
+    return std::pair(reinterpret_cast<std::uintptr_t>(storage.unsafeGetStorageImpl()),
+                     storage.nbytes());
+  });
+  module.def("_bytes_of_private_pools", [](c10::DeviceIndex device) {
+    std::map<PoolId, std::int64_t> bytes;
+    for (const auto& [pool, stats] :
+         caching_allocator(device).stats().reserved_bytes_by_private_pools) {
+      bytes[pool] = stats.front().current;
+    }
+    return bytes;
+  });
   py::class_<CapturedCall>(module, "_CapturedCall")
       .def(py::init<py::object, c10::DeviceIndex, const CapturedCall::Places&, CapturedCall::Places,
-                    std::vector<std::size_t>, const std::vector<py::tuple>&,
-                    const std::vector<std::pair<at::Tensor, std::size_t>>&>())
+                    std::vector<std::size_t>, const std::vector<py::tuple>&>())
       .def("moved", &CapturedCall::moved)
       .def("lent", &CapturedCall::lent)
       .def("copies_what_it_writes", &CapturedCall::copies_what_it_writes)

@@ -103,3 +103,32 @@ def test_a_view_may_reach_beyond_an_input(offset, replays):
         kept.append(memory.to("loom"))
         assert_equal(on_loom(kept[-1][123:323]), function(memory[123:323]))
     assert bool(replays) == (offset == 125)
+
+
+@pytest.mark.parametrize("change", ["grow", "free"])
+def test_a_result_whose_memory_is_changed_is_not_written(change, replays):
+    on_loom = compiled(lambda x: x + 1)
+    x = torch.zeros(40_000, device="loom")
+    for i in range(CALLS):
+        x.fill_(float(i))
+        result = on_loom(x)
+        assert_equal(result, torch.full((40_000,), i + 1.0))
+        if change == "grow":
+            result.resize_(50_000)
+        else:
+            result.untyped_storage().resize_(0)
+        del result
+    assert replays
+
+
+def test_a_storage_keeps_a_result_as_it_is(replays):
+    on_loom = compiled(lambda x: x + 1)
+    x = torch.zeros(40_000, device="loom")
+    kept = []
+    for i in range(CALLS):
+        x.fill_(float(i))
+        kept.append(on_loom(x).untyped_storage())
+    for i, storage in enumerate(kept):
+        result = torch.empty(0, device="loom").set_(storage)
+        assert_equal(result, torch.full((40_000,), i + 1.0))
+    assert replays

@@ -5,13 +5,15 @@ import copy
 import os
 import subprocess
 import sys
+import threading
+import weakref
 
 import pytest
 import torch
 from compile_support import assert_equal
 from torch import nn
 
-from torch_loom.inductor import unasked_replays
+from torch_loom.inductor import replay as module, unasked_replays
 
 CALLS = 6
 
@@ -153,3 +155,77 @@ print(bool(done), counters["aot_autograd"]["autograd_cache_hit"])
     for hits in (0, 1):
         done = subprocess.run(command, env=environment, capture_output=True, text=True)
         assert done.stdout.split() == ["True", str(hits)], done.stderr
+
+
+@pytest.mark.thorough
+def test_large_results_are_not_lent(replays):
+    model = network()
+    on_loom = torch.compile(copy.deepcopy(model).to("loom"))
+    x = torch.randn(5000, 20)
+    with torch.no_grad():
+        for _ in range(CALLS):
+            assert_equal(on_loom(x.to("loom")), model(x), rtol=1e-4, atol=1e-5)
+    assert not replays
+
+
+@pytest.mark.thorough
+def test_captures_are_dropped_before_kernels_run_one_by_one(monkeypatch):
+    captures = []
+    left = []
+    original = module._Capture.__init__
+
+    def note(self, model, *args):
+        original(self, model, *args)
+        captures.append(weakref.ref(self))
+
+    monkeypatch.setattr(module._Capture, "__init__", note)
+    compiled = torch.compile(network().to("loom"))
+    inputs = [torch.randn(4, 20, device="loom") for _ in range(CALLS + 1)]
+    with torch.no_grad():
+        for _ in range(CALLS):
+            compiled(inputs[0])
+        assert captures[0]() is not None
+        monkeypatch.setattr(module, "_MOST_RECAPTURES", 0)
+        for kernel in (torch.mm, torch.addmm):
+            monkeypatch.setattr(
+                torch._inductor.select_algorithm.extern_kernels,
+                kernel.__name__,
+                _counting(kernel, captures, left),
+                raising=False,
+            )
+        compiled(inputs[1])
+    assert left
+    assert not any(left)
+
+
+def _counting(kernel, captures, left):
+    def call(*args, **named):
+        left.append(sum(capture() is not None for capture in captures))
+        return kernel(*args, **named)
+
+    return call
+
+
+@pytest.mark.thorough
+def test_a_capture_of_another_thread_is_waited_for(replays):
+    model = network()
+    on_loom = torch.compile(copy.deepcopy(model).to("loom"))
+    x = torch.randn(4, 20)
+    stream = module._Capture._streams.setdefault(0, torch.loom.Stream(0))
+    other = torch.accelerator.Graph()
+    results = []
+
+    @torch.no_grad()  # a mode of the thread
+    def call(count):
+        results.extend(on_loom(x.to("loom")) for _ in range(count))
+
+    with torch.loom.graph(other, stream=stream):
+        thread = threading.Thread(target=call, args=(CALLS,))
+        thread.start()
+        thread.join()
+    assert not replays
+    call(2)
+    assert replays
+    with torch.no_grad():
+        for result in results:
+            assert_equal(result, model(x), rtol=1e-4, atol=1e-5)

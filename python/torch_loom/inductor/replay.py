@@ -14,11 +14,11 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
-from .. import _C, device as devices, graphs, memory
+from .. import _C, device as devices, graphs, memory, streams
 from .replay_results import describe
 
 __all__ = ["Limits", "Replays"]
@@ -30,18 +30,21 @@ _Model = Callable[[list[Any]], Any]
 _WARM_UPS = 2
 _MOST_CAPTURES = 4
 _MOST_RECAPTURES = 8
+_STREAM_IN_USE = "nobody captures"
+# Captures that nobody asked for leave a device with little memory alone.
+_SHARE_OF_MEMORY = 16
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What replays may cost that nobody asked for."""
+    """What replays may cost that nobody asked for. They lend nothing, either."""
 
     copied: int
     """Bytes of inputs that are copied before each replay."""
     kept: int
     """Bytes that the captures of one compiled graph keep."""
     kept_by_all: int
-    """Bytes that all captures of the process keep before there are no more of them."""
+    """Bytes that all captures of a device keep before there are no more of them."""
 
 
 class Replays:
@@ -67,7 +70,6 @@ class Replays:
         self._seen: list[tuple[Any, ...]] = []
         self._moving: set[int] = set()
         self._captures: list[_Capture] = []
-        self._most_captures = _MOST_CAPTURES
         self._recaptures = 0
         self._gave_up = False
         # Protects all of the above but for the model, from the look at a capture's places until its
@@ -83,10 +85,9 @@ class Replays:
             self._lock.release()
 
     def _run(self, inputs: list[Any]) -> Any:
-        for made in self._captures:
-            results = made.again(inputs)
-            if results is not None:
-                return results
+        results = self._again(inputs)
+        if results is not None:
+            return results
         if len(self._seen) < _WARM_UPS:
             self._note_addresses(inputs)
             return self._model(inputs)
@@ -96,6 +97,14 @@ class Replays:
         if capture is None or capture.copies_what_it_writes(inputs):
             return self._model(inputs)
         return capture.replay(inputs)
+
+    def _again(self, inputs: list[Any]) -> list[Any] | None:
+        # Apart from what may drop the captures, whose memory a name here would keep.
+        for capture in self._captures:
+            results = capture.again(inputs)
+            if results is not None:
+                return results
+        return None
 
     def _note_addresses(self, inputs: list[Any]) -> None:
         addresses = tuple(_address(x) for x in inputs)
@@ -121,31 +130,38 @@ class Replays:
         for capture in self._captures:
             if not capture.lent():
                 return capture
-        if len(self._captures) >= self._most_captures:
+        if len(self._captures) == _MOST_CAPTURES:
             return None  # results of all of them are in use
         return self._capture(inputs)
 
     def _capture(self, inputs: list[Any]) -> "_Capture | None":
         limits = self._limits
-        if limits and _bytes_of(inputs, self._moving) > limits.copied:
-            self._give_up("large inputs change their places")
-            return None
-        if limits and _bytes_kept(lambda pool: pool != (0, 0)) > limits.kept_by_all:
-            self._give_up("captures of others keep much memory")
+        if limits and (why := self._why_not(limits, inputs)):
+            self._give_up(why)
             return None
         try:
-            capture = _Capture(self._model, inputs, self._moving, self._mutated, self._device_index)
+            capture = _Capture(
+                self._model, inputs, self._moving, self._mutated, self._device_index, not limits
+            )
         except RuntimeError as error:  # something that cannot be captured, by name
-            self._give_up(str(error).partition("\n")[0])
+            why = str(error).partition("\n")[0]
+            if _STREAM_IN_USE not in why:  # by a capture of another thread
+                self._give_up(why)
             return None
-        kept = sum(made.bytes_kept() for made in (*self._captures, capture)) if limits else 0
-        if limits and kept > limits.kept:
-            self._most_captures = len(self._captures)
-            if not self._captures:
-                self._give_up("a capture would keep much memory")
+        if limits and sum(c.bytes_kept() for c in (*self._captures, capture)) > limits.kept:
+            self._give_up("a capture would keep much memory")
             return None
         self._captures.append(capture)
         return capture
+
+    def _why_not(self, limits: Limits, inputs: list[Any]) -> str:
+        if _bytes_of(inputs, self._moving) > limits.copied:
+            return "large inputs change their places"
+        total = memory.mem_get_info(self._device_index)[1]
+        kept = sum(_C._bytes_of_private_pools(self._device_index).values())
+        if kept > min(limits.kept_by_all, total // _SHARE_OF_MEMORY):
+            return "captures of others keep much memory"
+        return ""
 
     def _give_up(self, why: str) -> None:
         _log.info("a compiled graph is not replayed: %s", why)
@@ -156,6 +172,8 @@ class Replays:
 class _Capture:
     """One captured run: where it reads, and where it leaves its results."""
 
+    _streams: ClassVar[dict[int, streams.Stream]] = {}  # other than what users capture on
+
     def __init__(
         self,
         model: _Model,
@@ -163,6 +181,7 @@ class _Capture:
         moving: set[int],
         mutated: frozenset[int],
         device_index: int,
+        lends: bool,
     ) -> None:
         graph = torch.accelerator.Graph()
         self._device_index = device_index
@@ -174,7 +193,8 @@ class _Capture:
         }
         fixed = [(i, x) for i, x in enumerate(inputs) if i not in self._own]
         arguments = [self._own.get(i, x) for i, x in enumerate(inputs)]
-        with devices.device(device_index), graphs.graph(graph):
+        stream = self._streams.setdefault(device_index, streams.Stream(device_index))
+        with devices.device(device_index), graphs.graph(graph, stream=stream):
             results = model(list(arguments))
         self._pool = graph.pool()
         self._call = _C._CapturedCall(
@@ -183,12 +203,12 @@ class _Capture:
             list(self._own.items()),
             fixed,
             sorted(mutated),
-            *describe(results, arguments),
+            describe(results, arguments, lends),
         )
 
     def bytes_kept(self) -> int:
         """The bytes of memory that nobody else can have."""
-        return _bytes_kept(lambda pool: pool == self._pool)
+        return _C._bytes_of_private_pools(self._device_index).get(self._pool, 0)
 
     def moved(self, inputs: list[Any]) -> list[int]:
         """The inputs that are not where they were."""
@@ -231,12 +251,6 @@ def _address(value: Any) -> Any:
 
 def _bytes_of(inputs: list[Any], numbers: Iterable[int]) -> int:
     return sum(inputs[i].nbytes for i in numbers if isinstance(inputs[i], torch.Tensor))
-
-
-def _bytes_kept(counts: Callable[[tuple[int, int]], bool]) -> int:
-    """The bytes that the pools have which count."""
-    segments = memory.memory_snapshot()
-    return sum(s["total_size"] for s in segments if counts(s["segment_pool_id"]))
 
 
 def _place_for(tensor: torch.Tensor) -> torch.Tensor:

@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch._prims_common import is_non_overlapping_and_dense_or_false
 
+from .. import _C
+
 __all__ = ["describe"]
 
 # Copying so much costs no more than the call that does it.
@@ -21,19 +23,17 @@ _SMALL_BYTES = 1 << 16
 
 
 def describe(
-    results: Sequence[Any], arguments: Sequence[Any]
-) -> tuple[list[tuple[Any, ...]], list[tuple[torch.Tensor, int]]]:
+    results: Sequence[Any], arguments: Sequence[Any], lends: bool = True
+) -> list[tuple[Any, ...]]:
     """What a captured run returned for `arguments`, as `_C._CapturedCall` takes it.
 
     Returns:
-        A row for each result, and a tensor in each storage that is lent, with how many references
-        to the storage there are while nobody else has any. Rows are: "input" and its number;
-        "value" and what it is; "copy" or "lend" and the tensor; "view", the geometry, the number of
-        the input and how many bytes after its first element; "together", the tensor, and the number
-        of the first result that shares its memory.
+        A row for each result: "input" and its number; "value" and what it is; "copy" or "lend" and
+        the tensor; "view", the geometry, the number of the input and how many bytes after its first
+        element; "together", the tensor, and the number of the first result that shares its memory.
 
     Raises:
-        RuntimeError: where a result cannot be handed out.
+        RuntimeError: where a result cannot be handed out, or not without lending it.
     """
     rows: list[tuple[Any, ...]] = [("value", result) for result in results]
     inside: dict[int, list[int]] = defaultdict(list)  # results that are no input's, by storage
@@ -44,37 +44,36 @@ def describe(
             raise RuntimeError("a result that is yet to be conjugated or negated")
         i = _input_of(result, arguments)
         if i is None:
-            inside[result.untyped_storage()._cdata].append(j)
+            inside[_storage(result)].append(j)
         elif result is arguments[i]:
             rows[j] = ("input", i)
         else:  # geometry is enough: the memory is the caller's
             further = _byte_offset(result) - _byte_offset(arguments[i])
             rows[j] = ("view", _geometry(result), i, further)
-    lent = []
-    for storage, js in inside.items():
+    for js in inside.values():
         small = _is_small(results[js[0]])
-        if not small:
-            lent.append((results[js[0]], _references(storage)))
+        if not small and not lends:
+            raise RuntimeError("a result of many bytes")
         alone = small and _is_copied_as_it_is(js, results)
         for j in js:
             if small and not alone:
                 rows[j] = ("together", results[j], js[0])
             else:
                 rows[j] = ("copy" if small else "lend", results[j])
-    return rows, lent
+    return rows
 
 
 def _input_of(result: torch.Tensor, arguments: Sequence[Any]) -> int | None:
     """The number of the input that a result is, or lies in."""
     tensors = [(i, x) for i, x in enumerate(arguments) if isinstance(x, torch.Tensor)]
     same = [i for i, x in tensors if x is result]
-    storage = result.untyped_storage()._cdata
-    around = [i for i, x in tensors if x.untyped_storage()._cdata == storage]
+    storage = _storage(result)
+    around = [i for i, x in tensors if _storage(x) == storage]
     return next(iter([*same, *around]), None)
 
 
 def _is_small(result: torch.Tensor) -> bool:
-    return result.untyped_storage().nbytes() <= _SMALL_BYTES
+    return _C._storage_of(result)[1] <= _SMALL_BYTES
 
 
 def _is_copied_as_it_is(numbers: list[int], results: Sequence[Any]) -> bool:
@@ -82,7 +81,7 @@ def _is_copied_as_it_is(numbers: list[int], results: Sequence[Any]) -> bool:
     result = results[numbers[0]]
     return (
         len(numbers) == 1
-        and result.nbytes == result.untyped_storage().nbytes()
+        and result.nbytes == _C._storage_of(result)[1]
         and is_non_overlapping_and_dense_or_false(result)
     )
 
@@ -97,5 +96,5 @@ def _byte_offset(tensor: torch.Tensor) -> int:
     return int(tensor.storage_offset()) * tensor.itemsize
 
 
-def _references(storage: int) -> int:
-    return int(torch._C._storage_Use_Count(storage))
+def _storage(tensor: torch.Tensor) -> int:
+    return _C._storage_of(tensor)[0]

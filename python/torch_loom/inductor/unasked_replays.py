@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Which graphs are replayed without ``mode="reduce-overhead"``: inference of small batches.
 
-There the host is what takes time, and a replay costs little: what a capture keeps is bounded, and
-inputs that move are copied only if they are small. Graphs say in their source whether they may be
-replayed, so that those from Inductor's caches do, too.
+There the host is what takes time, and a replay costs little: what a capture keeps is bounded,
+inputs that move are copied only if they are small, and so are results: none is lent. Graphs say in
+their source whether they may be replayed, so that those from Inductor's caches do, too.
 """
 
 from typing import Any
 
+import sympy
 import torch
 from torch._inductor import config
 from torch._inductor.output_code import CompiledFxGraph
@@ -26,7 +27,9 @@ MARK = "# torch-loom: replayed where that costs little\n"
 _FEWEST_OPERATORS = 3
 # More bytes take longer to copy than a few operators' calls.
 _MOST_BYTES_COPIED = 1 << 16
-# Some segments of the allocator; kernels that need more take longer than the host.
+# Kernels that write more, if it were all float64, take longer than the host.
+_MOST_BYTES_WRITTEN = 256 << 20
+# Some segments of the allocator.
 _MOST_BYTES_KEPT = 64 << 20
 _MOST_BYTES_KEPT_BY_ALL = 512 << 20
 
@@ -63,6 +66,7 @@ def may_be_replayed(is_inference: bool) -> bool:
         and len(graph.device_idxs) == 1
         and all(_has_numbers_for_sizes(node) for node in graph.graph.nodes)
         and all(_is_an_operator(node) for node in graph.graph.nodes)
+        and _bytes_of_buffers() <= _MOST_BYTES_WRITTEN
         and not has_synchronisation(graph.module)
         and why_inputs_must_stay() is None
     )
@@ -77,11 +81,15 @@ def _has_numbers_for_sizes(node: torch.fx.Node) -> bool:
 
 def _is_an_operator(node: torch.fx.Node) -> bool:
     # Operators of others may do something of their own at each call, in Python even.
-    if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
-        return node.op != "call_function" or not isinstance(
-            node.target, torch._ops.HigherOrderOperator
-        )
-    return node.target.namespace in _NAMESPACES
+    target = node.target
+    if isinstance(target, torch._ops.OpOverload):
+        return target.namespace in _NAMESPACES
+    return not isinstance(target, torch._ops.HigherOrderOperator)
+
+
+def _bytes_of_buffers() -> int:
+    sizes = (buffer.get_size() for buffer in V.graph.buffers if buffer.has_tensor_output())
+    return sum(8 * int(sympy.prod(size)) for size in sizes)
 
 
 def _is_wanted(graph: CompiledFxGraph, graph_kwargs: Any) -> bool:
