@@ -48,8 +48,8 @@ def finish(device: str) -> None:
 def make(workload: Workload, contender: Contender) -> Call:
     torch.manual_seed(0)
     if contender.compiled:
-        # Code that many workloads share would be compiled a few times only, and then run eagerly,
-        # and from the second size on for all sizes.
+        # Code that many workloads share would be compiled for all sizes from the second one on, and
+        # after a few times run eagerly.
         torch._dynamo.reset()
 
     def compiled(function: Any) -> Any:

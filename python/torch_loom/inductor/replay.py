@@ -44,7 +44,7 @@ class Limits:
     kept: int
     """Bytes that the captures of one compiled graph keep."""
     kept_by_all: int
-    """Bytes that all captures of a device keep before there are no more of them."""
+    """Bytes that all captures of a device, users' too, keep before there are no more of these."""
 
 
 class Replays:
