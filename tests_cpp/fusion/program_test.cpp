@@ -303,6 +303,29 @@ TEST_F(ProgramTest, RowsOfOneLengthDoNotMixWithRowsOfAnother) {
   EXPECT_FALSE(program_.append(all));
 }
 
+TEST_F(ProgramTest, WhatIsStoredOnlyIsRoundedByItsStore) {
+  const auto append_half = [&](DType dtype, bool is_read) {
+    program_.reset();
+    TensorAccess half = c_.access();
+    half.dtype = dtype;
+    Expression sum("add");
+    const Node value = sum.load(a_.access());
+    const Node rounded = sum.to(dtype, sum.apply(Op::kAdd, value, value));
+    sum.store(rounded, half);
+    if (is_read) sum.store(sum.apply(Op::kMul, rounded, value), d_.access());
+    return program_.append(sum);
+  };
+  for (const DType dtype : {DType::kHalf, DType::kBFloat16}) {
+    ASSERT_TRUE(append_half(dtype, false));
+    EXPECT_EQ(close().instructions.size(), 1u);
+    ASSERT_TRUE(append_half(dtype, true));
+    const Body& body = close();
+    check_valid(body);
+    ASSERT_EQ(body.instructions.size(), 3u);
+    EXPECT_EQ(body.outputs[0].value, body.instructions[2].a);
+  }
+}
+
 TEST_F(ProgramTest, ItIsFullAtSomePoint) {
   int appended = 0;
   while (add(c_, c_, b_)) ASSERT_LT(++appended, 200);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 namespace loom::fusion {
@@ -12,6 +13,26 @@ namespace {
 constexpr std::int64_t kShortRow = 16;
 
 std::array<ValueId, 3> operands_of(const Instruction& i) noexcept { return {i.a, i.b, i.c}; }
+
+/// What `op` rounds to, as a store to that dtype does by itself.
+std::optional<DType> rounds_to(Op op) noexcept {
+  switch (op) {
+    case Op::kRoundHalf:
+      return DType::kHalf;
+    case Op::kRoundBFloat16:
+      return DType::kBFloat16;
+    default:
+      return std::nullopt;
+  }
+}
+
+/// The value that is stored, before it is rounded to the dtype of elements there.
+ValueId before_rounding(const Program& program, const RecordedStore& store) noexcept {
+  const Program::Value& value = program.values()[store.value];
+  if (value.kind != Program::ValueKind::kResult || value.uniform) return store.value;
+  const Instruction& instruction = program.instructions()[value.index];
+  return rounds_to(instruction.op) == store.to.dtype ? instruction.a : store.value;
+}
 
 }  // namespace
 
@@ -50,7 +71,7 @@ void Plan::select(const Program& program) {
   const auto values = program.values();
   std::array<bool, Program::kMaxValues> needed{};
   for (const RecordedStore& store : program.stores()) {
-    if (!store.dead) needed[store.value] = true;
+    if (!store.dead) needed[before_rounding(program, store)] = true;
   }
   for (std::size_t v = values.size(); v-- > 0;) {
     if (!needed[v] || values[v].kind != Program::ValueKind::kResult) continue;
@@ -100,7 +121,9 @@ void Plan::select(const Program& program) {
     add_operand(program, store.to, /*output=*/true);
     const bool row = store.to.layout == Layout::kRow;
     outputs_.back().uniform = row;
-    body_.outputs.push_back({ids[store.value], store.to.dtype, row});
+    // Where nothing else reads the rounded value, the store's own rounding is enough.
+    const ValueId value = needed[store.value] ? store.value : before_rounding(program, store);
+    body_.outputs.push_back({ids[value], store.to.dtype, row});
   }
   cost_ += static_cast<double>(inputs_.size() + outputs_.size());
 }
