@@ -272,6 +272,18 @@ TEST_F(ProducerTest, OtherShapesOfTheResultAreBroadcastAsTheyAre) {
   EXPECT_EQ(d_[500], 504);
 }
 
+TEST_F(ProducerTest, OperatorsInOneDimensionGoThroughItsRectangles) {
+  testing::Gate gate;
+  testing::submit_gate(queue_, gate);
+  const std::int64_t size[] = {kRows * kColumns}, stride[] = {1};
+  produce();
+  ASSERT_TRUE(add(view(c_, size, stride), view(result_, size, stride), view(b_, size, stride)));
+  gate.open();
+  queue_.synchronize();
+  EXPECT_EQ(finished_, kRectangles);
+  EXPECT_EQ(c_[500], 502);
+}
+
 TEST_F(ProducerTest, ATaskThatHasNothingToDoWithItGoesAhead) {
   testing::Gate gate;
   testing::submit_gate(queue_, gate);

@@ -186,9 +186,34 @@ void Plan::order_dims(const Program& program, std::int64_t columns) {
     return;
   }
   boundary = dims_;
-  for (std::int64_t inside = 1; boundary > 0 && inside < columns;) inside *= sizes_[--boundary];
+  for (std::int64_t inside = 1; boundary > 0 && inside < columns; inside *= sizes_[boundary]) {
+    --boundary;
+    // A recipe may have made one dimension of rows and columns that lie one after the other.
+    const std::int64_t wanted = columns / inside;
+    if (dims_ < kMaxDims && columns % inside == 0 && sizes_[boundary] > wanted &&
+        sizes_[boundary] % wanted == 0) {
+      split_dim(boundary++, wanted);
+    }
+  }
   column_dim_ = 0;
   merge_dims(columns > 0 ? boundary : -1);
+}
+
+// Makes two dimensions of one, the second one with `columns` elements.
+void Plan::split_dim(int dim, std::int64_t columns) {
+  const auto insert = [&](Dims& dims, std::int64_t value) {
+    std::copy_backward(dims.begin() + dim + 1, dims.begin() + dims_, dims.begin() + dims_ + 1);
+    dims[dim + 1] = value;
+  };
+  for (auto* operands : {&inputs_, &outputs_}) {
+    for (PlannedOperand& operand : *operands) {
+      insert(operand.strides, operand.strides[dim]);
+      operand.strides[dim] *= columns;
+    }
+  }
+  insert(sizes_, columns);
+  sizes_[dim] /= columns;
+  ++dims_;
 }
 
 bool Plan::mergeable(int d) const noexcept {

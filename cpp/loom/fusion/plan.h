@@ -67,6 +67,7 @@ class Plan {
   void select(const Program& program);
   void add_operand(const Program& program, const Location& location, bool output);
   void order_dims(const Program& program, std::int64_t columns);
+  void split_dim(int dim, std::int64_t columns);
   void merge_dims(int boundary);
   [[nodiscard]] bool mergeable(int d) const noexcept;
   void split_rows(const Program& program);
