@@ -250,6 +250,9 @@ class Steps(DefaultHandler):
     def _float_step(self, op: str, *operands: Value) -> Value:
         *operands_, dtype = self._alike(*operands)
         self._require_floats(*operands_)
+        if op == "div" and dtype != torch.float64 and self._is_softmax(*operands_):
+            # As eager softmax divides: once a row.
+            op, operands_[1] = "mul", self._step(("reciprocal", operands_[1]), dtype)
         return self._step((op, *operands_), dtype)
 
     def _number_step(self, op: str, *operands: Value) -> Value:
@@ -324,6 +327,18 @@ class Steps(DefaultHandler):
             if self.steps[parts[1].step][::2] == ("number", "0.5"):
                 return self._step(("mul", parts[0], same[0]), half.dtype)
         return None
+
+    def _is_softmax(self, power: Value, total: Value) -> bool:
+        # exp(x - max(x)) over its sum, which is at least 1: no reciprocal is too large.
+        (exp, *shifted), sum_ = self.steps[power.step], self.steps[total.step]
+        if exp != "exp" or sum_[0] != "sum" or sum_[1].step != power.step:
+            return False
+        sub, *from_ = self.steps[shifted[0].step]
+        if sub != "sub":
+            return False
+        x, maximum = from_
+        step = self.steps[maximum.step]
+        return step[0] == "max" and step[1].step == x.step
 
     def _require_floats(self, *operands: Value) -> None:
         if not all(x.dtype.is_floating_point for x in operands):
