@@ -73,9 +73,9 @@ _MAXIMA = {
     _aten.max_pool3d_with_indices: _aten.max_pool3d,
 }
 
-# Loom's sums of whole memory read it once, row after row; those that are generated read columns one
+# Loom's sums and means of whole memory read it once, row after row; those that are generated read columns one
 # vector wide, and have fewer sums under way. Below so many elements a call costs more than it wins.
-_SUMS = (_aten.sum.default, _aten.sum.dim_IntList)
+_SUMS = (_aten.sum.default, _aten.sum.dim_IntList, _aten.mean.default, _aten.mean.dim)
 _LEAST_SUMMED = 1 << 15
 
 _AVERAGES = (_aten.avg_pool2d, _aten.avg_pool3d)
@@ -131,7 +131,8 @@ def _call_on_memory(generate: Callable[..., Any], call: Callable[..., Any]) -> C
 def _sums_memory(x: Any, dims: Any = None, *args: Any, dtype: Any = None, **named: Any) -> bool:
     """Whether a sum's operand is in memory in any case: nothing is gained by computing it anew.
 
-    Rows that something else reads, too, as in a softmax, are summed and used in one pass.
+    That are inputs, results of operators, and what something else reads, too. Rows of any but
+    inputs are summed and used in one pass, as in a softmax.
     """
     from torch._inductor import ir
     from torch._inductor.virtualized import V
@@ -146,15 +147,30 @@ def _sums_memory(x: Any, dims: Any = None, *args: Any, dtype: Any = None, **name
     if functools.reduce(int.__mul__, map(int, sizes), 1) < _LEAST_SUMMED:
         return False
     operand: Any = V.graph.current_node.args[0]
-    is_shared = len(operand.users) > 1
-    return not _are_rows(sizes, dims) if is_shared else operand.op == "placeholder"
+    if operand.op == "placeholder" and len(operand.users) == 1:
+        return True
+    return not _are_rows(operand.meta["val"], dims) and (len(operand.users) > 1 or _is_in_memory(x))
 
 
-def _are_rows(sizes: Sequence[Any], dims: Any) -> bool:
-    """Whether the sum is over the last dimensions, and there are several."""
-    reduced = {d % len(sizes) for d in ([dims] if isinstance(dims, int) else dims or ())}
-    rows = len(sizes) - len(reduced)
-    return bool(reduced) and rows > 0 and min(reduced) == rows
+def _is_in_memory(x: Any) -> bool:
+    """Whether a node's value is an input or what an operator makes, or a view of such."""
+    from torch._inductor import ir
+
+    if not ir.is_storage_and_layout(x):
+        return False
+    memory = ir.as_storage_and_layout(x, freeze=False)[0].data
+    return isinstance(memory, (ir.InputBuffer, ir.InputsKernel))
+
+
+def _are_rows(x: torch.Tensor, dims: Any) -> bool:
+    """Whether the sums are over what lies in one piece of memory each, and there are several."""
+    reduced = {d % x.dim() for d in ([dims] if isinstance(dims, int) else dims or range(x.dim()))}
+    strides: tuple[list[int], list[int]] = [], []
+    for d, (size, stride) in enumerate(zip(x.shape, x.stride(), strict=True)):
+        if size > 1:
+            strides[d in reduced].append(stride)
+    outside, inside = strides
+    return bool(outside and inside) and max(inside) < min(outside)
 
 
 def _call_for_values(overload: Any, values: Any) -> Callable[..., Any]:
