@@ -81,3 +81,13 @@ def test_max_autotune():
         torch.randn(20, 10),
         mode="max-autotune-no-cudagraphs",
     )
+
+
+@pytest.mark.parametrize("setting", ["benchmark_fusion", "combo_kernels"])
+def test_settings_of_other_code_generators(setting):
+    with torch._inductor.config.patch({setting: True}):
+        compile_and_compare(
+            lambda x, y: (torch.relu(x).sum(0), torch.softmax(x, 1) * 2, y + 1),
+            torch.randn(60, 70),
+            torch.randn(80),
+        )

@@ -34,6 +34,7 @@ def apply() -> None:
     _keep_layouts_of_convolutions()
     _concatenate_by_copies()
     _find_memory_below_views()
+    _fuse_by_rules()
 
 
 def _name_the_backend() -> None:
@@ -269,3 +270,26 @@ def _find_memory_below_views() -> None:
         return original(x, new_size, reindex)
 
     ir.GenericView.create = classmethod(create)  # type: ignore[assignment]
+
+
+def _fuse_by_rules() -> None:
+    # Settings for Triton: to time each fusion, and to make one kernel of nests that have nothing in
+    # common. Loom runs such nests beside each other in one command.
+    speedup_by_fusion = scheduler.Scheduler.speedup_by_fusion
+    combinable_nodes = scheduler.ForeachKernelSchedulerNode.combinable_nodes
+
+    def fuses(self: Any, node1: Any, node2: Any) -> Any:
+        if _is_on_loom(node1.get_nodes()[0]):
+            return scheduler.FusionResult.fuse(True)
+        return speedup_by_fusion(self, node1, node2)
+
+    def combinable(cls: Any, nodes: Any) -> Any:
+        return [node for node in combinable_nodes(nodes) if not _is_on_loom(node)]
+
+    scheduler.Scheduler.speedup_by_fusion = fuses  # type: ignore[method-assign]
+    scheduler.ForeachKernelSchedulerNode.combinable_nodes = classmethod(combinable)  # type: ignore[assignment]
+
+
+def _is_on_loom(node: Any) -> bool:
+    device = node.get_device()
+    return device is not None and bool(device.type == "loom")
