@@ -3,7 +3,7 @@
 
 import pytest
 import torch
-from compile_support import compile_and_compare, generated_kernels
+from compile_support import assert_equal, compile_and_compare, generated_kernels
 from torch.nn import functional as F  # noqa: N812
 
 torch.manual_seed(0)
@@ -163,3 +163,19 @@ def test_values_are_scattered_as_they_were_before(function):
 def test_processors_without_vectors():
     with torch._inductor.config.patch({"cpp.simdlen": 1}):
         compile_and_compare(lambda x: torch.where(x > 0, x.exp(), 1.0).sum(1), randn(30, 50))
+
+
+@pytest.mark.parametrize(
+    ("function", "dtype"),
+    [
+        (torch.abs, torch.bool),
+        (F.softsign, torch.bool),
+        (lambda x: torch.histc(x, 4, 0, 3), torch.int32),
+        (lambda x: torch.histc(x, 4, 0, 3), torch.uint8),
+    ],
+)
+def test_dtypes_that_the_cpu_refuses(function, dtype):
+    x = torch.arange(30, device="loom").remainder(5).to(dtype)
+    actual, expected = torch.compile(function, fullgraph=True)(x), function(x)
+    assert_equal(actual, expected)
+    assert actual.data_ptr() != x.data_ptr()

@@ -29,6 +29,7 @@ def apply() -> None:
     ):
         known = fake_impls.op_implementations_dict[operator]
         fake_impls.op_implementations_dict[operator] = _as_on_cpu(known)
+    fake_impls.op_implementations_dict[aten.histc.default] = _count_integers
 
 
 def _hint_at_the_cpu() -> None:
@@ -86,6 +87,16 @@ def _unpool_as_the_cpu() -> None:
         return output
 
     decompositions._max_unpoolnd = max_unpoolnd  # type: ignore[assignment]
+
+
+def _count_integers(
+    fake_mode: Any, operator: Any, input: torch.Tensor, *args: Any, **kwargs: Any
+) -> Any:
+    # Loom counts them as CUDA does; the cpu refuses.
+    if input.device.type != "loom" or input.is_floating_point() or input.dtype == torch.bool:
+        return NotImplemented
+    with fake_mode:
+        return operator(input.double(), *args, **kwargs).to(input.dtype)
 
 
 def _as_on_cpu(known: Any) -> Any:

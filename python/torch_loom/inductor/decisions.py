@@ -35,6 +35,7 @@ def apply() -> None:
     _concatenate_by_copies()
     _find_memory_below_views()
     _fuse_by_rules()
+    _take_magnitudes_of_truth_values()
 
 
 def _name_the_backend() -> None:
@@ -293,3 +294,15 @@ def _fuse_by_rules() -> None:
 def _is_on_loom(node: Any) -> bool:
     device = node.get_device()
     return device is not None and bool(device.type == "loom")
+
+
+def _take_magnitudes_of_truth_values() -> None:
+    # As CUDA does: the cpu refuses, and C++ has no such function.
+    aten = torch.ops.aten
+    original = lowering.lowerings[aten.abs.default]
+
+    def absolute(x: Any) -> Any:
+        is_truth = x.get_dtype() == torch.bool and ir.get_device_type(x) == "loom"
+        return lowering.clone(x) if is_truth else original(x)
+
+    lowering.lowerings[aten.abs.default] = absolute
