@@ -60,6 +60,21 @@ KEPT = {
         4,
         "max_pool2d_with_indices_backward",
     ),
+    "batch_norm": (
+        lambda x: functional.batch_norm(x, None, None, training=True),
+        4,
+        "native_batch_norm_backward",
+    ),
+    "replicate": (
+        lambda x: functional.pad(x, (3, 1, 0, 2), "replicate"),
+        4,
+        "replication_pad2d_backward",
+    ),
+    "replicate3d": (
+        lambda x: functional.pad(x, (3, 1, 0, 2, 1, 1), "replicate"),
+        5,
+        "replication_pad3d_backward",
+    ),
 }
 SHAPES = {3: (2, 8, 7), 4: (2, 8, 7, 5), 5: (2, 4, 7, 5, 6)}
 FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
@@ -73,6 +88,10 @@ def result_and_gradient(function, x):
 
 def check(name, x, **options):
     function, _, operator = KEPT[name]
+    return check_function(function, operator, x, **options)
+
+
+def check_function(function, operator, x, **options):
     expected = result_and_gradient(function, to(x, "cpu"))
     eager = result_and_gradient(function, to(x, LOOM))
     compiled = torch.compile(function, fullgraph=True, **options)
@@ -101,6 +120,19 @@ def test_values_and_gradients(name):
 def test_layouts_are_those_of_eager_loom(name):
     x = input_of(name)
     check(name, x.to(memory_format=FORMATS[x.dim()]).requires_grad_())
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)
+@pytest.mark.parametrize("name", [n for n in KEPT if KEPT[n][1] == 4 and "fold" not in n])
+def test_gradients_may_lie_otherwise(name, layout):
+    function, _, operator = KEPT[name]
+    other = {torch.contiguous_format, torch.channels_last} - {layout}
+
+    def in_other_layout(x):
+        return function(x).contiguous(memory_format=next(iter(other)))
+
+    x = input_of(name).to(memory_format=layout)
+    check_function(in_other_layout, operator, x.requires_grad_())
 
 
 @pytest.mark.parametrize("name", ["nearest", "bilinear", "grid_sample", "max_pool", "reflect"])

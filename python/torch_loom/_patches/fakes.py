@@ -10,6 +10,21 @@ from torch._decomp import decompositions
 from torch._subclasses import fake_impls
 from torch.utils import _pytree as pytree
 
+_aten = torch.ops.aten
+
+# The result is channels_last if the operand at this place is, and contiguous if not; PyTorch's own
+# fakes are contiguous.
+_LIE_AS_AN_OPERAND = {
+    _aten.reflection_pad2d: 0,
+    _aten.reflection_pad2d_backward: 1,
+    _aten.reflection_pad3d: 0,
+    _aten.reflection_pad3d_backward: 1,
+    _aten.replication_pad2d: 0,
+    _aten.replication_pad2d_backward: 1,
+    _aten.replication_pad3d: 0,
+    _aten.replication_pad3d_backward: 1,
+}
+
 
 def apply() -> None:
     """Let fake tensors of loom have the shapes and strides that operators of loom give."""
@@ -20,16 +35,17 @@ def apply() -> None:
     # Fake tensors ask PyTorch which of its algorithms a convolution would take, and for devices
     # that it does not know it names one whose results are contiguous. Loom's are laid out as the
     # cpu's.
-    aten = torch.ops.aten
     for operator in (
-        aten.convolution.default,
-        aten._convolution.default,
-        aten._convolution.deprecated,
-        aten.convolution_backward.default,
+        _aten.convolution.default,
+        _aten._convolution.default,
+        _aten._convolution.deprecated,
+        _aten.convolution_backward.default,
     ):
         known = fake_impls.op_implementations_dict[operator]
         fake_impls.op_implementations_dict[operator] = _as_on_cpu(known)
-    fake_impls.op_implementations_dict[aten.histc.default] = _count_integers
+    fake_impls.op_implementations_dict[_aten.histc.default] = _count_integers
+    for packet, place in _LIE_AS_AN_OPERAND.items():
+        fake_impls.op_implementations_dict[packet.default] = _as_operand(place)
 
 
 def _hint_at_the_cpu() -> None:
@@ -56,6 +72,21 @@ def _normalize_as_the_cpu() -> None:
         return output, *saved, new_mean, new_var
 
     decompositions.native_batch_norm_helper = native_batch_norm_helper  # type: ignore[assignment]
+    # Its gradient lies as the input does, not as the gradient of the output.
+    table = torch._decomp.decomposition_table
+    known_gradient = table[_aten.native_batch_norm_backward.default]
+
+    @functools.wraps(known_gradient)
+    def native_batch_norm_backward(
+        grad: torch.Tensor, input: torch.Tensor, *args: Any, **named: Any
+    ) -> Any:
+        grad_input, *others = known_gradient(grad, input, *args, **named)
+        if input.device.type == "loom" and grad_input is not None:
+            layout = _prims_common.suggest_memory_format(input)
+            grad_input = grad_input.contiguous(memory_format=layout)
+        return grad_input, *others
+
+    table[_aten.native_batch_norm_backward.default] = native_batch_norm_backward
 
 
 def _normalize_layers_as_the_cpu() -> None:
@@ -97,6 +128,23 @@ def _count_integers(
         return NotImplemented
     with fake_mode:
         return operator(input.double(), *args, **kwargs).to(input.dtype)
+
+
+def _as_operand(place: int) -> Any:
+    def fake(fake_mode: Any, operator: Any, *args: Any, **kwargs: Any) -> Any:
+        name = operator._schema.arguments[place].name
+        operand = args[place] if place < len(args) else kwargs[name]
+        tensors = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
+        if operand.device.type != "loom" or all(x.is_contiguous() for x in tensors):
+            return NotImplemented
+        layout = _prims_common.suggest_memory_format(operand)
+        with fake_mode:
+            args, kwargs = pytree.tree_map_only(
+                torch.Tensor, lambda tensor: tensor.contiguous(), (args, kwargs)
+            )
+            return operator(*args, **kwargs).contiguous(memory_format=layout)
+
+    return fake
 
 
 def _as_on_cpu(known: Any) -> Any:

@@ -21,15 +21,6 @@ __all__ = ["keep", "lower"]
 
 _aten = torch.ops.aten
 
-# PyTorch's fake results of these are contiguous where the operators' are channels_last.
-_CONTIGUOUS = (
-    _aten.reflection_pad1d,
-    _aten.reflection_pad1d_backward,
-    _aten.reflection_pad2d,
-    _aten.reflection_pad2d_backward,
-    _aten.reflection_pad3d,
-    _aten.reflection_pad3d_backward,
-)
 _KEPT = (
     _aten.upsample_nearest1d,
     _aten.upsample_nearest1d_backward,
@@ -62,7 +53,12 @@ _KEPT = (
     _aten._native_batch_norm_legit_functional,
     _aten._native_batch_norm_legit_no_training,
     _aten.native_batch_norm_backward,
-    *_CONTIGUOUS,
+    _aten.reflection_pad1d,
+    _aten.reflection_pad1d_backward,
+    _aten.reflection_pad2d,
+    _aten.reflection_pad2d_backward,
+    _aten.reflection_pad3d,
+    _aten.reflection_pad3d_backward,
 )
 
 # Generated loops read windows element by element: where windows reach beyond the image, and of half
@@ -73,8 +69,9 @@ _MAXIMA = {
     _aten.max_pool3d_with_indices: _aten.max_pool3d,
 }
 
-# Loom's sums and means of whole memory read it once, row after row; those that are generated read columns one
-# vector wide, and have fewer sums under way. Below so many elements a call costs more than it wins.
+# Loom's sums and means of whole memory read it once, row after row; those that are generated read
+# columns one vector wide, and have fewer sums under way. Below so many elements a call costs more
+# than it wins.
 _SUMS = (_aten.sum.default, _aten.sum.dim_IntList, _aten.mean.default, _aten.mean.dim)
 _LEAST_SUMMED = 1 << 15
 
@@ -277,7 +274,7 @@ def _unless_kept(packet: Any, decompose: Callable[..., Any]) -> Callable[..., An
         kept = input.device.type == "loom" and not _has_symbols(input, args)
         if packet in _MAXIMA:
             kept = kept and _are_slow_maxima(input, *args, **named)
-        if kept and (packet not in _CONTIGUOUS or _are_contiguous(input, *args)):
+        if kept:
             return NotImplemented
         return decompose(input, *args, **named)
 
@@ -302,10 +299,6 @@ def _is_slow_in_loops(input: torch.Tensor, padding: Any, ceil_mode: bool) -> boo
 
 def _lies_in_rows(image: torch.Tensor) -> bool:
     return not _has_symbols(image) and image.is_contiguous()
-
-
-def _are_contiguous(*arguments: Any) -> bool:
-    return all(x.is_contiguous() for x in arguments if isinstance(x, torch.Tensor))
 
 
 def _has_symbols(*arguments: Any) -> bool:

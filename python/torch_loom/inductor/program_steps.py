@@ -338,7 +338,7 @@ class Steps(DefaultHandler):
             return False
         x, maximum = from_
         step = self.steps[maximum.step]
-        return step[0] == "max" and step[1].step == x.step
+        return bool(step[0] == "max" and step[1].step == x.step)
 
     def _require_floats(self, *operands: Value) -> None:
         if not all(x.dtype.is_floating_point for x in operands):
