@@ -87,6 +87,8 @@ def _normalize_as_the_cpu() -> None:
         return grad_input, *others
 
     table[_aten.native_batch_norm_backward.default] = native_batch_norm_backward
+    # Others call it by name.
+    decompositions.native_batch_norm_backward = native_batch_norm_backward  # type: ignore[assignment]
 
 
 def _normalize_layers_as_the_cpu() -> None:
