@@ -115,6 +115,19 @@ def test_an_optimizer_that_counts_on_the_host_is_refused():
         capture(optimizer.step)
 
 
+@pytest.mark.parametrize("device", ["cpu", DEVICE])
+def test_an_optimizer_that_cannot_count_on_the_device(device):
+    """It has no setting for that: it steps outside captures, and is refused in one."""
+    weight = torch.ones(4, 4, device=device, requires_grad=True)
+    weight.grad = torch.ones_like(weight)
+    optimizer = torch.optim.Adafactor([weight])
+    optimizer.step()
+    assert weight.lt(1).all()
+    if device != "cpu":
+        with pytest.raises(RuntimeError, match="capturable=True"):
+            capture(optimizer.step)
+
+
 def test_a_transformer_is_trained_under_autocast():
     torch.manual_seed(0)
     layer = nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True).to(DEVICE)

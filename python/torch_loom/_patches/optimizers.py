@@ -14,13 +14,16 @@ def apply() -> None:
         if torch.compiler.is_compiling():
             return
         original(self)
-        if all(group["capturable"] for group in self.param_groups):
+        groups = self.param_groups
+        if all(group.get("capturable", False) for group in groups):
             return
         loom = torch.loom  # type: ignore[attr-defined]
         if loom.is_initialized() and loom.is_current_stream_capturing():
+            has_setting = all("capturable" in group for group in groups)
+            way_out = "make it with" if has_setting else "take an optimizer that has the setting"
             raise RuntimeError(
                 f"{type(self).__name__}.step cannot be captured in a graph: it counts its steps on "
-                "the host; make the optimizer with capturable=True"
+                f"the host; {way_out} capturable=True"
             )
 
     torch.optim.Optimizer._accelerator_graph_capture_health_check = check  # type: ignore[method-assign]
