@@ -170,6 +170,8 @@ def test_processors_without_vectors():
     [
         (torch.abs, torch.bool),
         (F.softsign, torch.bool),
+        (lambda x: torch._foreach_abs([x, x.float()])[0], torch.bool),
+        (lambda x: torch.histc(x, 4, 0, 3, out=x.new_empty(4)), torch.int64),
         (lambda x: torch.histc(x, 4, 0, 3), torch.int32),
         (lambda x: torch.histc(x, 4, 0, 3), torch.uint8),
     ],

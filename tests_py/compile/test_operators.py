@@ -3,7 +3,7 @@
 
 import pytest
 import torch
-from compile_support import LOOM, assert_equal, to
+from compile_support import LOOM, assert_equal, compile_and_compare, to
 from torch._inductor.utils import run_and_get_code
 from torch.nn import functional
 
@@ -133,6 +133,51 @@ def test_gradients_may_lie_otherwise(name, layout):
 
     x = input_of(name).to(memory_format=layout)
     check_function(in_other_layout, operator, x.requires_grad_())
+
+
+def test_padding_of_a_single_channel():
+    """It is in both layouts: a convolution behind it asks which one is meant."""
+    x = torch.randn(2, 3, 9, 8).to(memory_format=torch.channels_last)
+    weight = torch.randn(4, 1, 3, 3)
+
+    def function(x, weight):
+        return functional.conv2d(functional.pad(x[:, :1], (1, 1, 1, 1), "reflect"), weight)
+
+    actual = torch.compile(function, fullgraph=True)(x.to(LOOM), weight.to(LOOM))
+    assert_equal(actual, function(x, weight))
+
+
+@pytest.mark.parametrize("mode", ["reflect", "replicate"])
+def test_paddings_of_unknown_sizes(mode):
+    def function(x, chosen):
+        return functional.pad(x[chosen], (1, 1, 1, 1), mode)
+
+    x = torch.randn(6, 3, 6, 5).to(memory_format=torch.channels_last)
+    chosen = torch.tensor([1, 1, 0, 1, 0, 1]) > 0
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        actual = torch.compile(function, fullgraph=True)(x.to(LOOM), chosen.to(LOOM))
+    assert_equal(actual, function(x, chosen))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "statistics"),
+    [
+        (torch.bfloat16, torch.bfloat16),
+        (torch.float32, torch.float32),
+        (None, torch.bfloat16),
+        (None, torch.float32),
+    ],
+)
+def test_batch_norms_of_several_dtypes(parameters, statistics):
+    """Statistics are written by loops that are generated for their dtype."""
+
+    def function(x, mean, var, weight, bias):
+        return functional.batch_norm(x, mean, var, weight, bias, training=True) * 2
+
+    x = torch.randn(4, 5, 6, 7).bfloat16()
+    mean, var = torch.zeros(5, dtype=statistics), torch.ones(5, dtype=statistics)
+    both = [None if parameters is None else torch.randn(5).to(parameters) for _ in range(2)]
+    compile_and_compare(function, x, mean, var, *both, tolerances={"rtol": 2e-2, "atol": 2e-2})
 
 
 @pytest.mark.parametrize("name", ["nearest", "bilinear", "grid_sample", "max_pool", "reflect"])
@@ -276,6 +321,7 @@ SUMS = {
     "mean_of_pixels": (lambda x: images(x).mean((2, 3)), True),
     "of_a_product": (lambda x: (x @ x.t()).sum(0), True),
     "rows_of_a_product": (lambda x: (x @ x.t()).sum(1), False),
+    "expanded": (lambda x: x[:, None].expand(300, 9, 200).sum(), False),
     "computed": (lambda x: x.sin().sum(0), False),
     "small": (lambda x: x[:7].clone().sum(0), False),
     "converted": (lambda x: x.sum(0, dtype=torch.float64), False),

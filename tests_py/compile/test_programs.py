@@ -50,6 +50,8 @@ ONE_PROGRAM = {
     "gelu": F.gelu,
     "gelu of tanh": lambda x: F.gelu(x, approximate="tanh"),
     "softmax": lambda x: torch.softmax(x, -1),
+    "softmax of scaled rows": lambda x: torch.softmax(x * 0.125, -1),
+    "softmax of divided rows": lambda x: torch.softmax(x / 3, -1),
     "log_softmax": lambda x: torch.log_softmax(x, -1),
     "layer_norm": layer_norm,
     "rms norm, other rows too": scaled_rows,

@@ -23,7 +23,7 @@ struct Program::Draft {
 
 namespace {
 
-// Rows of results that have nothing to do with each other take room in the first-level cache from
+// Rows of many results take room in the first-level cache from
 // what the phases of each keep there: sixteen softmaxes of one tensor took 1.4 times as long as two
 // times eight.
 constexpr int kMaxSeparateRows = 8;

@@ -8,18 +8,17 @@ import torch
 from torch import _meta_registrations, _prims_common, _refs
 from torch._decomp import decompositions
 from torch._subclasses import fake_impls
+from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
 _aten = torch.ops.aten
 
 # The result is channels_last if the operand at this place is, and contiguous if not; PyTorch's own
-# fakes are contiguous.
+# fakes of these are contiguous.
 _LIE_AS_AN_OPERAND = {
-    _aten.reflection_pad2d: 0,
     _aten.reflection_pad2d_backward: 1,
     _aten.reflection_pad3d: 0,
     _aten.reflection_pad3d_backward: 1,
-    _aten.replication_pad2d: 0,
     _aten.replication_pad2d_backward: 1,
     _aten.replication_pad3d: 0,
     _aten.replication_pad3d_backward: 1,
@@ -44,6 +43,7 @@ def apply() -> None:
         known = fake_impls.op_implementations_dict[operator]
         fake_impls.op_implementations_dict[operator] = _as_on_cpu(known)
     fake_impls.op_implementations_dict[_aten.histc.default] = _count_integers
+    fake_impls.op_implementations_dict[_aten.histc.out] = _count_integers
     for packet, place in _LIE_AS_AN_OPERAND.items():
         fake_impls.op_implementations_dict[packet.default] = _as_operand(place)
 
@@ -60,15 +60,22 @@ def _hint_at_the_cpu() -> None:
 
 
 def _normalize_as_the_cpu() -> None:
-    # What a batch norm saves for its gradient: nothing without training, and in the input's dtype.
+    # The result is contiguous or channels_last, as the input is. What is saved for the gradient:
+    # nothing without training, and in the dtype of the first parameter that there is. Statistics
+    # keep theirs.
     known = decompositions.native_batch_norm_helper
 
     def native_batch_norm_helper(
         input: torch.Tensor, weight: Any, bias: Any, mean: Any, var: Any, training: bool, *rest: Any
     ) -> Any:
-        output, *saved, new_mean, new_var = known(input, weight, bias, mean, var, training, *rest)
+        results: Any = known(input, weight, bias, mean, var, training, *rest)
+        output, *saved, new_mean, new_var = results
         if input.device.type == "loom":
-            saved = [s.to(input.dtype) if training else input.new_zeros((0,)) for s in saved]
+            output = output.contiguous(memory_format=_prims_common.suggest_memory_format(input))
+            first = next((p for p in (weight, bias, mean, var) if p is not None), input)
+            saved = [s.to(first.dtype) if training else first.new_zeros((0,)) for s in saved]
+            new_mean = None if mean is None else new_mean.to(mean.dtype)
+            new_var = None if var is None else new_var.to(var.dtype)
         return output, *saved, new_mean, new_var
 
     decompositions.native_batch_norm_helper = native_batch_norm_helper  # type: ignore[assignment]
@@ -128,8 +135,10 @@ def _count_integers(
     # Loom counts them as CUDA does; the cpu refuses.
     if input.device.type != "loom" or input.is_floating_point() or input.dtype == torch.bool:
         return NotImplemented
+    out = kwargs.pop("out", None)
     with fake_mode:
-        return operator(input.double(), *args, **kwargs).to(input.dtype)
+        counts = _aten.histc.default(input.double(), *args, **kwargs).to(input.dtype)
+        return counts if out is None else out.resize_(counts.shape)
 
 
 def _as_operand(place: int) -> Any:
@@ -137,14 +146,17 @@ def _as_operand(place: int) -> Any:
         name = operator._schema.arguments[place].name
         operand = args[place] if place < len(args) else kwargs[name]
         tensors = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
-        if operand.device.type != "loom" or all(x.is_contiguous() for x in tensors):
+        if operand.device.type != "loom" or has_free_unbacked_symbols(tensors):
+            return NotImplemented  # layouts of unknown sizes cannot be told
+        if all(x.is_contiguous() for x in tensors):
             return NotImplemented
         layout = _prims_common.suggest_memory_format(operand)
         with fake_mode:
             args, kwargs = pytree.tree_map_only(
                 torch.Tensor, lambda tensor: tensor.contiguous(), (args, kwargs)
             )
-            return operator(*args, **kwargs).contiguous(memory_format=layout)
+            # A single channel is in both layouts: a copy has the strides of the one that is meant.
+            return operator(*args, **kwargs).clone(memory_format=layout)
 
     return fake
 

@@ -5,12 +5,14 @@ Loom's kernels are generated as those of the cpu are, so these decisions hold fo
 patch changes what happens to nodes of loom only.
 """
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch._inductor import config, graph, ir, lowering, scheduler, utils
 from torch._inductor.codegen import common
+from torch._inductor.fx_passes import joint_graph
 from torch._inductor.kernel import mm_common
 from torch._inductor.utils import sympy_product
 from torch._inductor.virtualized import V
@@ -36,6 +38,7 @@ def apply() -> None:
     _find_memory_below_views()
     _fuse_by_rules()
     _take_magnitudes_of_truth_values()
+    _scale_before_softmax()
 
 
 def _name_the_backend() -> None:
@@ -305,4 +308,27 @@ def _take_magnitudes_of_truth_values() -> None:
         is_truth = x.get_dtype() == torch.bool and ir.get_device_type(x) == "loom"
         return lowering.clone(x) if is_truth else original(x)
 
+    def absolutes(tensors: Any) -> Any:
+        if any(x.get_dtype() == torch.bool for x in tensors):
+            return [absolute(x) for x in tensors]
+        return original_of_list(tensors)
+
+    original_of_list = lowering.lowerings[aten._foreach_abs.default]
     lowering.lowerings[aten.abs.default] = absolute
+    lowering.lowerings[aten._foreach_abs.default] = absolutes
+
+
+def _scale_before_softmax() -> None:
+    # Where a compiler may compute scale * x in two ways, PyTorch subtracts the maximum first, and
+    # looks for what is not finite. Loom's compilers contract nothing, and its programs compute it
+    # once: a softmax of scaled rows is one of those.
+    original = joint_graph._other_is_broadcasted_in_dim
+
+    def is_on_another_device(match: Any) -> bool:
+        value = match.output_node().meta["val"]
+        return value.device.type != "loom" and bool(original(match))
+
+    for each in joint_graph.pass_patterns:
+        for entry in itertools.chain.from_iterable(each.patterns.values()):
+            if getattr(entry, "extra_check", None) is original:
+                entry.extra_check = is_on_another_device

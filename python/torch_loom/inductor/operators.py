@@ -129,7 +129,7 @@ def _sums_memory(x: Any, dims: Any = None, *args: Any, dtype: Any = None, **name
     """Whether a sum's operand is in memory in any case: nothing is gained by computing it anew.
 
     That are inputs, results of operators, and what something else reads, too. Rows of any but
-    inputs are summed and used in one pass, as in a softmax.
+    inputs that nothing else reads are summed and used in one pass, as in a softmax.
     """
     from torch._inductor import ir
     from torch._inductor.virtualized import V
@@ -144,9 +144,12 @@ def _sums_memory(x: Any, dims: Any = None, *args: Any, dtype: Any = None, **name
     if functools.reduce(int.__mul__, map(int, sizes), 1) < _LEAST_SUMMED:
         return False
     operand: Any = V.graph.current_node.args[0]
+    value = operand.meta["val"]
+    if 0 in value.stride():  # its elements are read from the caches
+        return False
     if operand.op == "placeholder" and len(operand.users) == 1:
         return True
-    return not _are_rows(operand.meta["val"], dims) and (len(operand.users) > 1 or _is_in_memory(x))
+    return not _are_rows(value, dims) and (len(operand.users) > 1 or _is_in_memory(x))
 
 
 def _is_in_memory(x: Any) -> bool:
