@@ -35,7 +35,7 @@ FUNCTIONS = {
     "rms_norm": (lambda x: F.rms_norm(x, (128,)), [randn(77, 128)]),
     "sum": (lambda x: x.square().sum(), [randn(50, 60)]),
     "sum_of_many_parts": (lambda x: (x * x).sum(), [randn(1000, 777)]),
-    "mean_of_columns": (lambda x: x.mean(0), [randn(5000, 12)]),
+    "mean_of_columns": (lambda x: (x + 1).mean(0), [randn(5000, 12)]),
     "few_long_rows": (lambda x: (x.square().sum(1), x.amax(1)), [randn(3, 200000)]),
     "variance_of_many_parts": (lambda x: torch.var_mean(x), [randn(600000)]),
     "minimum_and_maximum": (lambda x: (x.amin(), x.amax(), x.argmin()), [randn(400000)]),
