@@ -133,7 +133,8 @@ def _count_integers(
     fake_mode: Any, operator: Any, input: torch.Tensor, *args: Any, **kwargs: Any
 ) -> Any:
     # Loom counts them as CUDA does; the cpu refuses.
-    if input.device.type != "loom" or input.is_floating_point() or input.dtype == torch.bool:
+    is_integer = not (input.is_floating_point() or input.is_complex() or input.dtype == torch.bool)
+    if input.device.type != "loom" or not is_integer:
         return NotImplemented
     out = kwargs.pop("out", None)
     with fake_mode:

@@ -303,6 +303,7 @@ def _take_magnitudes_of_truth_values() -> None:
     # As CUDA does: the cpu refuses, and C++ has no such function.
     aten = torch.ops.aten
     original = lowering.lowerings[aten.abs.default]
+    original_of_list = lowering.lowerings[aten._foreach_abs.default]
 
     def absolute(x: Any) -> Any:
         is_truth = x.get_dtype() == torch.bool and ir.get_device_type(x) == "loom"
@@ -313,14 +314,13 @@ def _take_magnitudes_of_truth_values() -> None:
             return [absolute(x) for x in tensors]
         return original_of_list(tensors)
 
-    original_of_list = lowering.lowerings[aten._foreach_abs.default]
     lowering.lowerings[aten.abs.default] = absolute
     lowering.lowerings[aten._foreach_abs.default] = absolutes
 
 
 def _scale_before_softmax() -> None:
     # Where a compiler may compute scale * x in two ways, PyTorch subtracts the maximum first, and
-    # looks for what is not finite. Loom's compilers contract nothing, and its programs compute it
+    # looks for what is not finite. By default its C++ contracts nothing, and programs compute it
     # once: a softmax of scaled rows is one of those.
     original = joint_graph._other_is_broadcasted_in_dim
 

@@ -128,7 +128,7 @@ def _call_on_memory(generate: Callable[..., Any], call: Callable[..., Any]) -> C
 def _sums_memory(x: Any, dims: Any = None, *args: Any, dtype: Any = None, **named: Any) -> bool:
     """Whether a sum's operand is in memory in any case: nothing is gained by computing it anew.
 
-    That are inputs, results of operators, and what something else reads, too. Rows of any but
+    Those are inputs, results of operators, and what something else reads, too. Rows of any but
     inputs that nothing else reads are summed and used in one pass, as in a softmax.
     """
     from torch._inductor import ir
