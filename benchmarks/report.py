@@ -249,7 +249,8 @@ def headline(run: Json) -> list[str]:
     """What the numbers depend on, line by line."""
     machine, versions, settings = run["machine"], run["versions"], run["settings"]
     return [
-        f"`{run['command']}`, {run['date']}, {run['minutes']:.0f} minutes",
+        f"`{run['command']}`, {run['date']}, {run['minutes']:.0f} minutes"
+        + (", interrupted" if run.get("interrupted") else ""),
         f"{machine['cores']} cores of {machine['processor']} ({machine['capability']}), "
         f"{machine['memory_gb']:.0f} GB, last cache {machine['cache_bytes'] >> 20} MB, "
         f"huge pages {machine['huge_pages']}; load before: {machine['load']:.1f}",

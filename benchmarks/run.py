@@ -49,6 +49,7 @@ PARTS = {
 }
 # These have pages of their own in docs/performance.
 WRITTEN_BY_THEMSELVES = ("engines", "libraries", "operators")
+INTERRUPTED = 130  # what shells say of a program that SIGINT has ended
 FOLDER = Path(__file__).parent
 QUICK_CONTENDERS = ("cpu", "cpu-jemalloc", "loom")
 
@@ -262,7 +263,9 @@ def main() -> int:
     if groups:
         run = run_suite(groups, given)
         save(run, given.output)
-        publish([run], given.write)
+        publish([run], given.write and not run["interrupted"])
+        if run["interrupted"]:
+            return INTERRUPTED
     codes = []
     for each in parts:
         options = ["--write"] if given.write and each in WRITTEN_BY_THEMSELVES else []

@@ -185,39 +185,47 @@ def run(
     progress: Callable[[str], None],
 ) -> Json:
     """Measures everything, with fresh processes for every group and size: how fast stock malloc is
-    depends on what the process had before.
+    depends on what the process had before. SIGINT ends it early, with what was measured so far.
 
     Returns:
         The keys `processes` (what each says of itself), `limits` (a list: before each group and
-        size, and at the end), `pace` (how many turns were repeated), `results` and `memory`.
+        size, and at the end), `interrupted` (whether workloads are missing), `pace` (how many turns
+        were repeated), `results` and `memory`.
     """
     pace = Pace()
     answer: Json = {"processes": {}, "limits": [], "results": [], "memory": []}
+    answer["interrupted"] = False
     parts: dict[tuple[str, int], list[Workload]] = {}
     for workload in workloads:
         parts.setdefault((workload.group, workload.size), []).append(workload)
-    for members in parts.values():
-        progress("the machine's limits")
-        answer["limits"].append(measure_limits(sizes))
-        workers = Workers(sizes)
-        try:
-            group = members[0].group
-            asked = [CONTENDERS[name] for name in names if CONTENDERS[name].takes(group)]
-            for process in dict.fromkeys(contender.process for contender in asked):
-                answer["processes"][process] = workers.get(process).first
-            time.sleep(SETTLE_SECONDS_OF_PROCESSES)
-            for number, workload in enumerate(members, 1):
-                progress(f"{workload.key} ({number} of {len(members)})")
-                answer["results"].append(
-                    measure_workload(workers, workload, names, repetitions, beside_busy, pace)
-                )
-                workers.ask_all(do="release")
-                if workload.peak_memory:
-                    answer["memory"].append(peak_memory(workers, workload, names))
+    try:
+        for members in parts.values():
+            progress("the machine's limits")
+            answer["limits"].append(measure_limits(sizes))
+            workers = Workers(sizes)
+            try:
+                group = members[0].group
+                asked = [CONTENDERS[name] for name in names if CONTENDERS[name].takes(group)]
+                for process in dict.fromkeys(contender.process for contender in asked):
+                    answer["processes"][process] = workers.get(process).first
+                time.sleep(SETTLE_SECONDS_OF_PROCESSES)
+                for number, workload in enumerate(members, 1):
+                    progress(f"{workload.key} ({number} of {len(members)})")
+                    answer["results"].append(
+                        measure_workload(workers, workload, names, repetitions, beside_busy, pace)
+                    )
                     workers.ask_all(do="release")
-        finally:
-            workers.close()
-    answer["limits"].append(measure_limits(sizes))
+                    if workload.peak_memory:
+                        answer["memory"].append(peak_memory(workers, workload, names))
+                        workers.ask_all(do="release")
+            finally:
+                workers.close()
+        answer["limits"].append(measure_limits(sizes))
+    except KeyboardInterrupt:
+        if not answer["results"]:
+            raise
+        answer["interrupted"] = True
+        progress("interrupted: what was measured before is kept")
     answer["pace"] = pace.counts()
     return answer
 
