@@ -303,22 +303,6 @@ TEST_F(ProgramTest, RowsOfOneLengthDoNotMixWithRowsOfAnother) {
   EXPECT_FALSE(program_.append(all));
 }
 
-TEST_F(ProgramTest, FewRowsThatHaveNothingToDoWithEachOtherAreReducedTogether) {
-  const auto append_share = [&](FusedTensor& of, FusedTensor& to) {
-    Expression share("share");
-    share.reduce_over_last(1);
-    const Node value = share.load(of.access());
-    share.store(share.apply(Op::kDiv, value, share.apply(Op::kSum, value)), to.access());
-    return program_.append(share);
-  };
-  std::vector<FusedTensor> results;
-  for (int i = 0; i < 10; ++i) results.emplace_back(std::vector<std::int64_t>{4, 8});
-  std::size_t appended = 0;
-  while (append_share(a_, results[appended])) ASSERT_LT(++appended, 9u);
-  EXPECT_EQ(appended, 8u);
-  EXPECT_TRUE(append_share(results[0], results[9])) << "it needs what is there";
-}
-
 TEST_F(ProgramTest, WhatIsStoredOnlyIsRoundedByItsStore) {
   const auto append_half = [&](DType dtype, bool is_read) {
     program_.reset();

@@ -23,10 +23,6 @@ struct Program::Draft {
 
 namespace {
 
-// Rows of many results take room in the first-level cache from what the phases of each keep there:
-// sixteen softmaxes of one tensor took 1.4 times as long as two times eight (Zen 4).
-constexpr int kMaxSeparateRows = 8;
-
 Sizes sizes_of(const Space& space) noexcept {
   return Sizes(space.sizes).first(static_cast<std::size_t>(space.dims));
 }
@@ -213,19 +209,6 @@ void Program::drop_dead_stores() noexcept {
   store_count_ = kept;
 }
 
-// Whether the operator uses results of those before it, or is one of few that reduce rows.
-bool Program::belongs(const Expression& expression, const Draft& draft) const noexcept {
-  if (draft.space.reduced_dims == 0) return true;
-  for (std::size_t i = 0; i < expression.loads().size(); ++i) {
-    const std::int16_t value = draft.existing[i];
-    if (value >= 0 && values_[value].kind == ValueKind::kResult) return true;
-  }
-  const auto live = std::count_if(
-      stores_.data(), stores_.data() + store_count_,
-      [](const RecordedStore& store) { return !store.dead && store.to.layout != Layout::kRow; });
-  return live < kMaxSeparateRows;
-}
-
 bool Program::has_room(const Expression& expression, const Draft& draft) const noexcept {
   std::size_t numbers = 0, results = 0;
   for (const Expression::Entry& entry : expression.entries()) {
@@ -354,7 +337,6 @@ bool Program::append(const Expression& expression) noexcept {
       !resolve_stores(expression, draft)) {
     return false;
   }
-  if (!belongs(expression, draft)) return false;
   if (store_count_ + expression.stores().size() > Body::kMaxOutputs) drop_dead_stores();
   if (!has_room(expression, draft)) return false;
   if (expression.reduced_dims() > 0 && !reduces_elements(draft)) return false;

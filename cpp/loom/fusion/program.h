@@ -103,7 +103,6 @@ class LOOM_API Program {
   [[nodiscard]] bool resolve_loads(const Expression& expression, Draft& draft) noexcept;
   [[nodiscard]] bool resolve_stores(const Expression& expression, Draft& draft) noexcept;
   void drop_dead_stores() noexcept;
-  [[nodiscard]] bool belongs(const Expression& expression, const Draft& draft) const noexcept;
   [[nodiscard]] bool has_room(const Expression& expression, const Draft& draft) const noexcept;
   void commit(const Expression& expression, const Draft& draft) noexcept;
   void prefetch_places() const noexcept;
