@@ -15,6 +15,14 @@ EXACT = {
     "div": lambda x, n: x / n,
     "div from": lambda x, n: n / x,
     "div, cut": lambda x, n: torch.div(x, n, rounding_mode="trunc"),
+    "div, cut, by a tensor": lambda x, n: torch.div(x, x.new_full((1,), n), rounding_mode="trunc"),
+    "div, cut, by one of float32": lambda x, n: torch.div(
+        x, torch.tensor(n, device=x.device), rounding_mode="trunc"
+    ),
+    "div, cut, by one expanded": lambda x, n: torch.div(
+        x, x.new_full((1,), n).expand(4096), rounding_mode="trunc"
+    ),
+    "div, cut, by a row": lambda x, n: torch.div(x, x.new_full((4096,), n), rounding_mode="trunc"),
     "zero-dimensional": lambda x, n: x + torch.tensor(n),
     "alpha": lambda x, n: torch.add(x, x.flip(0), alpha=n),
     "minus alpha": lambda x, n: torch.sub(x, x.flip(0), alpha=n),

@@ -35,6 +35,22 @@ def test_reads(dtype: torch.dtype, sizes: tuple[tuple[int, ...], tuple[int, ...]
     assert torch.loom.fallbacks() == {}
 
 
+def test_results_lie_as_indices_do() -> None:
+    x, j = numbers(SHAPE, torch.float32), places((4, 9), 17, 5)
+    i = places((9, 4), 13).t()
+    agrees(lambda x, i: x[i], x, i)
+    agrees(lambda x, i: x[:, i], x, i)
+    agrees(lambda x, i, j: x[i, j], x, i, j)
+    agrees(lambda x, i, j: x[j % 13, i], x, i, j)
+    agrees(lambda x, i: x[i, :, i % 5], x, i)
+    agrees(lambda x, i: x.transpose(2, 3)[i[:, ::2]], x, i)
+    agrees(lambda x, i: x[i[:1].expand(3, 9)], x, i)
+    agrees(lambda x, i: x[i[0], i[1]], x, i)
+    agrees(lambda x, i: x[i.t()[:, ::2]], x, i)
+    agrees(lambda x, i: x[i], x, i.t().contiguous().as_strided((9, 3), (1, 1)))
+    agrees(lambda x, i: x[:, i.t()[1:, :3]], x, i)
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_writes(dtype: torch.dtype) -> None:
     x = numbers(SHAPE, dtype)

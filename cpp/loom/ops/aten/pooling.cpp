@@ -39,12 +39,7 @@ at::Tensor empty_as(const at::Tensor& input, c10::IntArrayRef sizes, c10::Scalar
                     std::int64_t dims) {
   const auto format =
       input.dim() == dims + 2 ? input.suggest_memory_format() : c10::MemoryFormat::Contiguous;
-  std::vector<std::int64_t> strides;
-  if (format == c10::MemoryFormat::ChannelsLast) strides = c10::get_channels_last_strides_2d(sizes);
-  if (format == c10::MemoryFormat::ChannelsLast3d) {
-    strides = c10::get_channels_last_strides_3d(sizes);
-  }
-  return empty_strided(sizes, strides, dtype, input.device());
+  return empty(sizes, dtype, input.device(), format);
 }
 
 /// The sizes of a maximum's results, if the arguments are valid.

@@ -66,6 +66,11 @@ constexpr std::array<std::string_view, 2> kWritesAllOver = {"aten::_cummax_helpe
 constexpr std::array<std::string_view, 3> kNotDeterministic = {"aten::put_", "aten::max_unpool2d",
                                                                "aten::max_unpool3d"};
 
+// Operators whose CPU kernel gives numbers that are not of an operand whose elements share memory
+// or lie apart: other ones each time.
+constexpr std::array<std::string_view, 4> kMisreads = {
+    "aten::median", "aten::nanmedian", "aten::_embedding_bag", "aten::_embedding_bag_forward_only"};
+
 bool contains(std::span<const std::string_view> names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
@@ -163,6 +168,7 @@ DeferredPlan make_plan(const c10::OperatorHandle& op) {
   if (!name.starts_with(kNamespace)) return plan;
   plan.widening = widening_of(std::string_view(name).substr(kNamespace.size()));
   if (contains(kExcluded, name)) return plan;
+  plan.misreads = contains(kMisreads, name);
   plan.infers = !contains(kNothingInferred, name);
   plan.deterministic = !contains(kNotDeterministic, name);
   plan.takes_volumes = contains(kFollowsFormatOfVolumes, name);

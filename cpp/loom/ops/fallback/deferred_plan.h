@@ -24,6 +24,7 @@ struct DeferredPlan {
   bool follows_format = false;    ///< new results take the first argument's memory format
   bool takes_volumes = false;     ///< ... which has five dimensions, if need be with a batch of one
   bool deterministic = true;      ///< false: the kernel alerts where that is wanted
+  bool misreads = false;          ///< the kernel reads wrong elements unless operands are dense
   bool infers = true;             ///< false: there is nothing to infer
   InferenceRule rule = nullptr;   ///< what is asked first, if there is one
   bool asks_meta = false;         ///< whether the Meta kernel is asked where no rule answers

@@ -108,11 +108,28 @@ bool try_widen_below_autograd(const Widening& widening, const c10::OperatorHandl
   return try_widen(widening, op, stack);
 }
 
+/// Copies operands whose elements share memory or lie apart.
+void make_dense(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  const auto& arguments = op.schema().arguments();
+  const std::size_t first = stack.size() - arguments.size();
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    c10::IValue& value = stack[first + i];
+    const auto* alias = arguments[i].alias_info();
+    if (!value.isTensor() || (alias != nullptr && alias->isWrite())) continue;
+    const at::Tensor& tensor = value.toTensor();
+    if (tensor.defined() && tensor.layout() == c10::kStrided &&
+        !tensor.is_non_overlapping_and_dense()) {
+      value = tensor.contiguous();
+    }
+  }
+}
+
 }  // namespace
 
 void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   settle_tensor_lists(op, *stack);
   const DeferredPlan& plan = deferred_plan(op);
+  if (plan.misreads) make_dense(op, *stack);
   if (plan.widening && try_widen_below_autograd(*plan.widening, op, stack)) return;
   const auto decide = [&] { as_fallback(op, [&] { run_on_host(op, stack); }); };
   if (!try_defer(plan, op, stack, decide)) decide();

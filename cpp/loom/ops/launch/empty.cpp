@@ -31,7 +31,8 @@ at::Tensor over(c10::Storage storage, c10::ScalarType dtype) {
 
 }  // namespace
 
-at::Tensor empty(c10::IntArrayRef sizes, c10::ScalarType dtype, c10::Device device) {
+at::Tensor empty(c10::IntArrayRef sizes, c10::ScalarType dtype, c10::Device device,
+                 c10::MemoryFormat format) {
   at::detail::check_size_nonnegative(sizes);
   if (dtype == c10::kComplexHalf) [[unlikely]] {
     warn_of_complex_half();
@@ -41,6 +42,9 @@ at::Tensor empty(c10::IntArrayRef sizes, c10::ScalarType dtype, c10::Device devi
   at::Tensor tensor = over(make_storage(bytes, device), dtype);
   if (sizes.size() != 1 || sizes[0] != 0) {
     tensor.unsafeGetTensorImpl()->set_sizes_contiguous(sizes);
+  }
+  if (format != c10::MemoryFormat::Contiguous) {
+    tensor.unsafeGetTensorImpl()->empty_tensor_restride(format);
   }
   return tensor;
 }

@@ -12,8 +12,10 @@
 
 namespace loom::ops {
 
-/// Contiguous. Throws: torch.OutOfMemoryError; a RuntimeError for negative sizes.
-[[nodiscard]] at::Tensor empty(c10::IntArrayRef sizes, c10::ScalarType dtype, c10::Device device);
+/// Contiguous, or channels last. Throws: torch.OutOfMemoryError; a RuntimeError for negative sizes
+/// and for a format that has another number of dimensions.
+[[nodiscard]] at::Tensor empty(c10::IntArrayRef sizes, c10::ScalarType dtype, c10::Device device,
+                               c10::MemoryFormat format = c10::MemoryFormat::Contiguous);
 
 /// With strides in elements; empty `strides` means contiguous. Throws: as empty().
 [[nodiscard]] at::Tensor empty_strided(c10::IntArrayRef sizes, c10::IntArrayRef strides,

@@ -2,16 +2,34 @@
 // Operators that move elements, in place too, and ranges.
 #include "loom/ops/meta/rule.h"
 
+#include <ATen/EmptyTensor.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/native/RangeUtils.h>
+#include <ATen/ops/index_meta_dispatch.h>
 
 #include <algorithm>
+#include <limits>
 
 namespace loom::ops::inference {
 namespace {
 
 /// What an operator in place answers that finds its arguments right.
 Inferred in_place(const at::Tensor& self) { return {{Geometry::like(self)}}; }
+
+at::Tensor on_meta(const at::Tensor& tensor) {
+  return at::detail::empty_strided_meta(tensor.sizes(), tensor.strides(), tensor.scalar_type());
+}
+
+/// Whether dimensions are in the order of their strides: what such an index selects is contiguous.
+bool lies_in_order(const at::Tensor& tensor) {
+  std::int64_t last = std::numeric_limits<std::int64_t>::max();
+  for (std::int64_t d = 0; tensor.dim() > 1 && d < tensor.dim(); ++d) {
+    if (tensor.size(d) == 1) continue;
+    if (tensor.stride(d) == 0 || tensor.stride(d) >= last) return false;
+    last = tensor.stride(d);
+  }
+  return true;
+}
 
 bool shares_elements(const at::Tensor& self) {
   for (std::int64_t d = 0; d < self.dim(); ++d) {
@@ -87,6 +105,27 @@ Inferred unfold_backward(Arguments arguments) {
   windows.push_back(size);
   if (gradient.sizes() != c10::IntArrayRef(windows)) return std::nullopt;
   return {{Geometry(gradient.scalar_type(), sizes)}};
+}
+
+// (self, indices). PyTorch's Meta kernel in Python does not look at how indices lie; that in C++
+// does, as CPU's kernel.
+Inferred index(Arguments arguments) {
+  const c10::ArrayRef<c10::IValue> indices = arguments[1].toListRef();
+  const auto is_given = [](const c10::IValue& index) {
+    return index.isTensor() && index.toTensor().defined();
+  };
+  if (std::ranges::all_of(indices, [&](const c10::IValue& index) {
+        return !is_given(index) || lies_in_order(index.toTensor());
+      })) {
+    return std::nullopt;
+  }
+  c10::List<std::optional<at::Tensor>> twins;
+  for (const c10::IValue& index : indices) {
+    twins.push_back(is_given(index) ? std::optional(on_meta(index.toTensor())) : std::nullopt);
+  }
+  const at::Tensor selected = at::meta::index(on_meta(tensor_at(arguments, 0)), twins);
+  return {{Geometry(selected.scalar_type(), at::DimVector(selected.sizes()),
+                    at::DimVector(selected.strides()))}};
 }
 
 // (self, indices, values, accumulate, unsafe)

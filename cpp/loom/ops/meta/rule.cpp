@@ -66,6 +66,7 @@ constexpr std::array kRules = {
     Entry{"aten::flip", "", inference::flip, kMeta},
     Entry{"aten::take", "", inference::take, kMeta},
     Entry{"aten::unfold_backward", "", inference::unfold_backward, kMeta},
+    Entry{"aten::index", "Tensor", inference::index, kMeta},
     Entry{"aten::_index_put_impl_", "", inference::index_put, kMeta},
     Entry{"aten::index_fill_", "int_Scalar", inference::index_fill, kMeta},
     Entry{"aten::index_fill_", "int_Tensor", inference::index_fill, kMeta},

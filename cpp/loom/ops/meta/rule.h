@@ -113,6 +113,7 @@ Inferred bucketize(Arguments arguments);
 Inferred flip(Arguments arguments);
 Inferred take(Arguments arguments);
 Inferred unfold_backward(Arguments arguments);
+Inferred index(Arguments arguments);
 Inferred index_put(Arguments arguments);
 Inferred index_fill(Arguments arguments);
 Inferred masked_scatter(Arguments arguments);

@@ -16,16 +16,8 @@ at::Tensor new_output(c10::IntArrayRef sizes, c10::IntArrayRef strides,
                       const c10::TensorOptions& options) {
   const c10::ScalarType dtype = c10::typeMetaToScalarType(options.dtype());
   if (!strides.empty()) return empty_strided(sizes, strides, dtype, options.device());
-  switch (options.memory_format_opt().value_or(c10::MemoryFormat::Contiguous)) {
-    case c10::MemoryFormat::ChannelsLast:
-      return empty_strided(sizes, c10::get_channels_last_strides_2d(sizes), dtype,
-                           options.device());
-    case c10::MemoryFormat::ChannelsLast3d:
-      return empty_strided(sizes, c10::get_channels_last_strides_3d(sizes), dtype,
-                           options.device());
-    default:
-      return empty(sizes, dtype, options.device());
-  }
+  return empty(sizes, dtype, options.device(),
+               options.memory_format_opt().value_or(c10::MemoryFormat::Contiguous));
 }
 
 void check_in_place(const at::Tensor& self, c10::IntArrayRef sizes,

@@ -13,6 +13,7 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <limits>
 #include <tuple>
 
 namespace loom::ops {
@@ -39,7 +40,10 @@ struct Shape {
   }
 };
 
-at::Tensor defined_or_none(const OptionalTensor& tensor) { return tensor ? *tensor : at::Tensor(); }
+/// As the kernels read it: they know no strides.
+at::Tensor parameter(const OptionalTensor& tensor) {
+  return tensor && tensor->defined() ? tensor->contiguous() : at::Tensor();
+}
 
 void check(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias, Shape shape) {
   TORCH_CHECK(shape.channels % shape.groups == 0,
@@ -56,9 +60,9 @@ at::Tensor dense(const at::Tensor& tensor) {
   return tensor.contiguous(tensor.suggest_memory_format());
 }
 
+/// In the memory format that a tensor suggests, also where a dimension has one element.
 at::Tensor empty_dense(const at::Tensor& like) {
-  return like.is_contiguous() ? empty(like.sizes(), like.scalar_type(), like.device())
-                              : empty_like(like);
+  return empty(like.sizes(), like.scalar_type(), like.device(), like.suggest_memory_format());
 }
 
 /// Blocks of some samples, or, where there are few and channels are planes, of some groups of one.
@@ -163,8 +167,8 @@ Three group_norm(const at::Tensor& input, const OptionalTensor& weight_opt,
         groups, eps);
   }
   const Shape shape{samples, channels, elements, groups};
-  const at::Tensor weight = defined_or_none(weight_opt);
-  const at::Tensor bias = defined_or_none(bias_opt);
+  const at::Tensor weight = parameter(weight_opt);
+  const at::Tensor bias = parameter(bias_opt);
   check(input, weight, bias, shape);
   const at::Tensor from = dense(input);
   const auto statistics =
@@ -209,16 +213,19 @@ Three group_norm_backward(const at::Tensor& grad, const at::Tensor& input, const
                           const at::Tensor& rstd, const OptionalTensor& weight_opt,
                           std::int64_t samples, std::int64_t channels, std::int64_t elements,
                           std::int64_t groups, std::array<bool, 3> mask) {
-  const at::Tensor weight = defined_or_none(weight_opt);
+  const at::Tensor weight = parameter(weight_opt);
   const Shape shape{samples, channels, elements, groups};
   const at::Tensor from = dense(input);
-  const auto parameter = native::param_scalar_type(from, native::is_mixed_type(from, weight));
+  const auto dtype_of_gradients =
+      native::param_scalar_type(from, native::is_mixed_type(from, weight));
   at::Tensor to_input, to_weight, to_bias;
   if (mask[0]) to_input = empty_dense(from);
-  if (mask[1]) to_weight = empty({channels}, parameter, input.device());
-  if (mask[2]) to_bias = empty({channels}, parameter, input.device());
+  if (mask[1]) to_weight = empty({channels}, dtype_of_gradients, input.device());
+  if (mask[2]) to_bias = empty({channels}, dtype_of_gradients, input.device());
   if (input.numel() == 0) {
-    if (mask[1]) to_weight.zero_();
+    // Of samples without elements cpu makes a mean of nothing.
+    const bool no_elements = samples > 0 && elements == 0;
+    if (mask[1]) to_weight.fill_(no_elements ? std::numeric_limits<double>::quiet_NaN() : 0.0);
     if (mask[2]) to_bias.zero_();
     return {to_input, to_weight, to_bias};
   }

@@ -182,14 +182,40 @@ void check_batch_norm(const at::Tensor& input, const at::Tensor& parameter, cons
               input.size(1), " elements not ", parameter.numel());
 }
 
-/// The out= kernel leaves the statistics of other layouts unset.
-at::Tensor in_memory_format(const at::Tensor& input) {
-  return input.contiguous(input.suggest_memory_format());
+/// How the result of a batch norm lies, which is not what suggest_memory_format() says where a
+/// dimension has one element.
+c10::MemoryFormat format_of_result(const at::Tensor& input) {
+  if (input.is_contiguous()) return c10::MemoryFormat::Contiguous;
+  for (const auto last : {c10::MemoryFormat::ChannelsLast, c10::MemoryFormat::ChannelsLast3d}) {
+    if (input.is_contiguous(last)) return last;
+  }
+  return input.suggest_memory_format();
 }
 
-at::Tensor norm_result(const at::Tensor& input) {
-  const bool plain = input.suggest_memory_format() == c10::MemoryFormat::Contiguous;
-  return plain ? empty(input.sizes(), input.scalar_type(), input.device()) : empty_like(input);
+bool is_dense(const at::Tensor& tensor) {
+  return tensor.is_contiguous() || tensor.is_contiguous(c10::MemoryFormat::ChannelsLast) ||
+         tensor.is_contiguous(c10::MemoryFormat::ChannelsLast3d);
+}
+
+/// How the gradient of the input lies.
+c10::MemoryFormat format_of_gradient(const at::Tensor& grad, const at::Tensor& input) {
+  const c10::MemoryFormat suggested = input.suggest_memory_format();
+  const bool alike = is_dense(input) && is_dense(grad) && grad.suggest_memory_format() == suggested;
+  return alike ? format_of_result(input) : suggested;
+}
+
+/// A tensor that is contiguous in the format, with the strides of others in it where a dimension
+/// has one element, too: kernels look at these.
+at::Tensor with_usual_strides(const at::Tensor& tensor, c10::MemoryFormat format) {
+  const auto sizes = tensor.sizes();
+  switch (format) {
+    case c10::MemoryFormat::ChannelsLast:
+      return tensor.as_strided(sizes, c10::get_channels_last_strides_2d(sizes));
+    case c10::MemoryFormat::ChannelsLast3d:
+      return tensor.as_strided(sizes, c10::get_channels_last_strides_3d(sizes));
+    default:
+      return tensor.as_strided(sizes, c10::contiguous_strides(sizes));
+  }
 }
 
 Three batch_norm(const at::Tensor& input, const OptionalTensor& weight_opt,
@@ -216,10 +242,12 @@ Three batch_norm(const at::Tensor& input, const OptionalTensor& weight_opt,
   const std::int64_t channels = training ? input.size(1) : 0;
   at::Tensor mean = empty({channels}, dtype, input.device());
   at::Tensor invstd = empty({channels}, dtype, input.device());
-  const at::Tensor from = training ? in_memory_format(input) : input;
+  const c10::MemoryFormat format = format_of_result(input);
+  // The out= kernel leaves the statistics of other layouts unset.
+  const at::Tensor from = training ? input.contiguous(format) : input;
   const BatchNorm norm{from, weight, bias, running_mean, running_var, momentum, eps};
   const auto factors = allocate_batch_norm_factors(norm, training, mean, invstd);
-  at::Tensor output = norm_result(input);
+  at::Tensor output = empty(input.sizes(), input.scalar_type(), input.device(), format);
   if (factors) {
     record_batch_norm(norm, training, output, mean, invstd, *factors);
     return {output, mean, invstd};
@@ -265,10 +293,18 @@ Three batch_norm_backward(const at::Tensor& grad, const at::Tensor& input,
   if (mask[2]) to_bias = empty({input.size(1)}, dtype, input.device());
   const at::Tensor mean = defined_or_none(train ? save_mean : running_mean);
   const at::Tensor spread = defined_or_none(train ? save_invstd : running_var);
-  const at::Tensor grads = grad.contiguous(input.suggest_memory_format());
-  const BatchNormGradient norm{grads, input, weight, mean, spread, train, eps};
+  const c10::MemoryFormat format = format_of_result(input);
+  at::Tensor grads = grad.contiguous(format), inputs = input.contiguous(format);
+  if (grads.strides() != inputs.strides()) {
+    grads = with_usual_strides(grads, format);
+    inputs = with_usual_strides(inputs, format);
+  }
+  const BatchNormGradient norm{grads, inputs, weight, mean, spread, train, eps};
   const auto factors = launch_batch_norm_gradient_factors(norm, mask[0], to_weight, to_bias);
-  if (mask[0]) to_input = norm_result(input);
+  if (mask[0]) {
+    to_input =
+        empty(input.sizes(), input.scalar_type(), input.device(), format_of_gradient(grad, input));
+  }
   if (factors) {
     if (mask[0]) record_batch_norm_gradient(to_input, norm, *factors);
     return {to_input, to_weight, to_bias};
@@ -288,8 +324,8 @@ Three batch_norm_backward(const at::Tensor& grad, const at::Tensor& input,
     if (wanted[2]) bias_to.copy_(c);
   };
   launch_on(input.device(), "native_batch_norm_backward", Whole{}, kernel, out(to_input),
-            out(to_weight), out(to_bias), grad, input, weight, running_mean, running_var, save_mean,
-            save_invstd, train, eps, mask);
+            out(to_weight), out(to_bias), grads, inputs, weight, running_mean, running_var,
+            save_mean, save_invstd, train, eps, mask);
   return {to_input, to_weight, to_bias};
 }
 

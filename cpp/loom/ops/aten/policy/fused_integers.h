@@ -80,16 +80,24 @@ class IntegerDivision {
   Node a_{}, b_{}, divisor_{}, quotient_{};
 };
 
+/// Whether all elements are one.
+inline bool is_single(const Tensor& tensor) {
+  for (std::int64_t d = 0; d < tensor.dim(); ++d) {
+    if (tensor.size(d) != 1 && tensor.stride(d) != 0) return false;
+  }
+  return true;
+}
+
 struct DivMode {
   static void emit(FusedOperator& f, const Tensor& to, const Tensor& self, const Tensor& other,
                    const std::optional<std::string_view>& mode) {
     if (!f.floating()) return emit_integer(f, to, self, other, mode);
     if (mode && *mode != "trunc") return f.give_up();  // rounding down is more than a floor
     const Node a = f.load(self);
-    const Node quotient = f.div(a, f.load(other));
+    const Node quotient = f.div(a, f.load_factor(other));
     if (!mode) return f.store(quotient, to);
-    // Beside a number the quotient keeps the precision of the computation.
-    f.store(f.apply(Op::kTrunc, other.is_cpu() ? quotient : f.rounded(quotient)), to);
+    // Beside a single number the quotient keeps the precision of the computation.
+    f.store(f.apply(Op::kTrunc, is_single(other) ? quotient : f.rounded(quotient)), to);
   }
 
  private:

@@ -7,6 +7,7 @@
 #include "loom/ops/launch/launch.h"
 #include "loom/ops/launch/type_name.h"
 #include "loom/ops/meta/dtype_probe.h"
+#include "loom/ops/recipes/convolution/convolution_backend.h"
 #include "loom/ops/recipes/convolution/convolution_blocks.h"
 #include "loom/ops/recipes/convolution/convolution_choice.h"
 #include "loom/ops/recipes/convolution/convolution_detour.h"
@@ -16,11 +17,9 @@
 #include "loom/ops/recipes/depthwise/depthwise.h"
 #include "loom/ops/recipes/product/in_floats.h"
 
-#include <ATen/Context.h>
 #include <ATen/DimVector.h>
 #include <ATen/native/ConvUtils.h>
 #include <ATen/ops/convolution.h>
-#include <ATen/ops/from_blob.h>
 #include <c10/core/MemoryFormat.h>
 #include <torch/library.h>
 
@@ -41,42 +40,6 @@ Parameters parameters(c10::IntArrayRef stride, c10::IntArrayRef padding, c10::In
   return {own(stride), own(padding), own(dilation), own(output_padding), transposed, groups};
 }
 
-/// A tensor of the cpu of the same geometry, whose elements nobody may read.
-at::Tensor same_geometry(const at::Tensor& tensor) {
-  static char nothing = 0;
-  return at::from_blob(&nothing, tensor.sizes(), tensor.strides(),
-                       tensor.options().device(c10::kCPU));
-}
-
-/// The kernel that PyTorch would choose for tensors of the cpu.
-at::native::ConvBackend backend_of(const at::Tensor& x, const at::Tensor& w, const Parameters& p) {
-  const auto list = [](c10::IntArrayRef values) { return c10::fromIntArrayRefSlow(values); };
-  return at::native::select_conv_backend(x, w, std::nullopt, list(p.stride), list(p.padding),
-                                         list(p.dilation), p.transposed, list(p.output_padding),
-                                         p.groups, std::nullopt);
-}
-
-/// For parts of a convolution, which have the kernel of the whole. PyTorch leaves volumes of few
-/// channels and rows to loops, which take several times as long as oneDNN; transposed ones stay
-/// there, as oneDNN has not all that may be padded.
-Parameters for_parts(const at::Tensor& input, const at::Tensor& weight, const Parameters& p) {
-  using at::native::ConvBackend;
-  Parameters made = p;
-  switch (backend_of(same_geometry(input), same_geometry(weight), p)) {
-    case ConvBackend::Mkldnn:
-    case ConvBackend::MkldnnTranspose:
-      made.onednn = true;
-      break;
-    case ConvBackend::Slow3d:
-    case ConvBackend::SlowDilated3d:
-      made.onednn = input.scalar_type() == c10::kFloat && at::globalContext().userEnabledMkldnn();
-      break;
-    default:
-      break;
-  }
-  return made;
-}
-
 /// Whether there may be parts, or a kernel that is worth choosing.
 bool is_long(const ConvolutionCut& cut, const at::Tensor& output, const at::Tensor& weight) {
   constexpr double kLeastProducts = 4e6;
@@ -86,24 +49,12 @@ bool is_long(const ConvolutionCut& cut, const at::Tensor& output, const at::Tens
               kLeastProducts * static_cast<double>(weight.size(0)));
 }
 
-/// Whether a result is channels last, as those of CPU convolutions are: images if the input or the
-/// weight is, volumes where the kernel that PyTorch would choose follows them.
-bool is_channels_last(const at::Tensor& input, const at::Tensor& weight, const Parameters& p) {
-  constexpr auto kImages = c10::MemoryFormat::ChannelsLast;
-  if (input.dim() == 4) {
-    return input.suggest_memory_format() == kImages || weight.suggest_memory_format() == kImages;
-  }
-  if (!at::native::mkldnn_conv_use_channels_last(input, weight)) return false;
-  const at::Tensor x = same_geometry(input), w = same_geometry(weight);
-  return at::native::_determine_backend_memory_format(x, w, backend_of(x, w, p)) !=
-         c10::MemoryFormat::Contiguous;
-}
-
 at::Tensor empty_result(c10::IntArrayRef sizes, const at::Tensor& like, bool channels_last) {
-  if (sizes.size() < 4 || !channels_last) return empty(sizes, like.scalar_type(), like.device());
-  const auto strides = sizes.size() == 4 ? c10::get_channels_last_strides_2d(sizes)
-                                         : c10::get_channels_last_strides_3d(sizes);
-  return empty_strided(sizes, strides, like.scalar_type(), like.device());
+  const bool last = sizes.size() >= 4 && channels_last;
+  return empty(sizes, like.scalar_type(), like.device(),
+               !last               ? c10::MemoryFormat::Contiguous
+               : sizes.size() == 4 ? c10::MemoryFormat::ChannelsLast
+                                   : c10::MemoryFormat::ChannelsLast3d);
 }
 
 /// A single pixel may be in both orders.
@@ -131,14 +82,6 @@ void check_dtype(const at::Tensor& input, const Parameters& p) {
   const at::DimVector none(input.dim() - 2, 0), one(input.dim() - 2, 1);
   const at::Tensor pixel = stand_in(input);
   (void)at::convolution(pixel, pixel, {}, one, none, one, p.transposed, none, 1);
-}
-
-void check_sizes(c10::IntArrayRef input, c10::IntArrayRef result) {
-  const auto is_negative = [](std::int64_t size) { return size < 0; };
-  TORCH_CHECK(std::none_of(result.begin(), result.end(), is_negative),
-              "Given input size per channel: (", c10::Join(" x ", input.slice(2)),
-              "). Calculated output size per channel: (", c10::Join(" x ", result.slice(2)),
-              "). Output size is too small");
 }
 
 /// A tensor that lies as the images of a convolution do: kernels would put it in that order
@@ -183,7 +126,10 @@ at::Tensor convolve_images(const at::Tensor& input, const at::Tensor& weight,
                            c10::IntArrayRef sizes) {
   const bool channels_last = is_channels_last(input, weight, p);
   at::Tensor output = empty_result(sizes, input, channels_last);
-  if (output.numel() == 0) return output;
+  if (output.numel() == 0) {
+    check_empty_result(output, input, weight, p);
+    return output;
+  }
   const Detour detour(p.transposed ? output : input, p.transposed ? input : output, weight, p);
   if (channels_last && detour.planes && !are_planes({input, weight})) {
     return output.copy_(convolve_images(input.contiguous(), weight.contiguous(), bias, p, sizes));
@@ -244,9 +190,12 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight,
           : at::native::conv_output_size(input.sizes(), weight.sizes(), padding, stride, dilation));
   check_sizes(input.sizes(), sizes);
   const Parameters p = parameters(stride, padding, dilation, transposed, output_padding, groups);
-  if (input.dim() != 3) return convolve_images(input, weight, bias, p, sizes);
+  // oneDNN's kernels do not look at the stride of a bias.
+  const std::optional<at::Tensor> shift =
+      bias && bias->defined() ? std::optional(bias->contiguous()) : std::nullopt;
+  if (input.dim() != 3) return convolve_images(input, weight, shift, p, sizes);
   sizes.insert(sizes.begin() + 2, 1);
-  return convolve_images(as_image(input), as_image(weight), bias, as_image(p), sizes).squeeze(2);
+  return convolve_images(as_image(input), as_image(weight), shift, as_image(p), sizes).squeeze(2);
 }
 
 /// The gradients that are asked for; others are undefined.
