@@ -51,6 +51,8 @@ def convolution(draw: Draw) -> Call:
 
 def other_convolution(draw: Draw) -> Call:
     """With other operators around it: weights are computed, results are taken by another one."""
+    draw.finite_products()
+    draw.finite_products()
     inputs, middle, outputs = draw.some(lambda: draw.upto(9, 40), 3)
     sizes = draw.some(lambda: draw.upto(12, 40), 2)
     operands = [

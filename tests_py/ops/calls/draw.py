@@ -31,6 +31,11 @@ class Draw:
         self.values = self.pick(["normal"] * 12 + ["infinite", "infinite", "huge", "tiny", "whole"])
         self.float = self.pick([torch.float32] * 4 + [torch.bfloat16] * 3 + FLOATS[2:])
 
+    def finite_products(self) -> None:
+        """For sums of products, which of huge numbers are NaN or not as the order has it."""
+        if self.values == "huge":
+            self.values = "normal"
+
     def chance(self, probability: float) -> bool:
         return self.random.random() < probability
 

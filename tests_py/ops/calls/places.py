@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 from calls.call import Call, Operand
 from calls.draw import DTYPES, FLOATS, Draw
+
+MOST_ELEMENTS = 4_000_000
 
 
 def a_matrix(draw: Draw) -> tuple[list[int], int]:
@@ -18,7 +21,8 @@ def a_matrix(draw: Draw) -> tuple[list[int], int]:
 def along(draw: Draw) -> Call:
     """index_select and its kin: one index for a whole slice."""
     shape, d = a_matrix(draw)
-    count = draw.upto(60, 3000)
+    others = math.prod(n for i, n in enumerate(shape) if i != d)
+    count = min(draw.upto(60, 3000), max(MOST_ELEMENTS // max(others, 1), 1))
     dtype = draw.float if draw.chance(0.7) else draw.pick(DTYPES)
     slices = [count if i == d else n for i, n in enumerate(shape)]
     index = draw.indices([count], shape[d], any=True)
@@ -150,7 +154,7 @@ def sought(draw: Draw) -> Call:
         f"torch.isin(b, a, invert={draw.chance(0.5)})",
         f"torch.histc(b.to(torch.float32), {bins}, -2, 2)",
         f"torch.histogram(b.to(torch.float32), {bins}, range=(-2.0, 2.0))[0]",
-        "torch.unique_consecutive(torch.sort(a)[0], return_counts=True)",
+        "torch.unique_consecutive(torch.sort(a + 0)[0], return_counts=True)",
         "torch.equal(a, a.clone())",
         "torch.tril(b.expand(3, *b.shape)[..., None].expand(3, *b.shape, 3), 1)",
         "torch.combinations(a[:9], 2)",

@@ -100,6 +100,7 @@ def linear(draw: Draw) -> Call:
 
 
 def attention(draw: Draw) -> Call:
+    draw.finite_products()
     keys = draw.upto(4)
     heads = keys * draw.upto(4)
     batch = draw.upto(3)

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from calls.call import Call
 from calls.draw import COMPLEX, DTYPES, FLOATS, INTEGERS, Draw
 
@@ -84,14 +86,18 @@ def scan_or_order(draw: Draw) -> Call:
         "quantile": f"torch.quantile({a}.to(torch.float32), 0.25, dim={d})",
         "nanquantile": f"torch.nanquantile({a}.to(torch.float32), 0.9, dim={d})",
         "logcumsum": f"torch.cumsum({a}, {d}, dtype=torch.{draw.pick(['float32', 'float64'])})",
-        "unique": "torch.unique(a, return_inverse=True, return_counts=True)",
+        # Each NaN is another one: which of them has which place is nobody's.
+        "unique": f"torch.unique({'a.nan_to_num() + 0' if dtype in FLOATS else 'a'}, "
+        "return_inverse=True, return_counts=True)",
         "softmin": f"F.softmin({a}, {d})",
         "cumprod": f"torch.cumprod({a}{' * 0.3 + 1' * (dtype in FLOATS)}, {d})",
     }
     code = forms.get(name, f"torch.{name}({a}, {d})")
     values = draw.values if not draw.chance(0.3) else "whole"
     exact = name in IN_ORDER or dtype in [*INTEGERS, *DTYPES[9:10]]
-    call = Call("scan_or_order", code, (draw.read(shape, dtype, values=values),),
+    # Of medians of elements that share memory cpu gives other numbers each time.
+    read = draw.operand if "median" in name else draw.read
+    call = Call("scan_or_order", code, (read(shape, dtype, values=values),),
                 exact=exact and "quantile" not in name and "dtype" not in code
                 and "(torch.float" not in code and not a.endswith(".tanh()"))  # fmt: skip
     out = name in ("cumsum", "cumprod", "softmax", "log_softmax", "argmax", "logcumsumexp")
@@ -99,6 +105,7 @@ def scan_or_order(draw: Draw) -> Call:
 
 
 def norm(draw: Draw) -> Call:
+    draw.finite_products()
     shape = list(draw.shape(3000, dims=draw.pick([2, 3, 3, 4, 4, 5])))
     kind = draw.pick(
         "layer layer rms rms group group batch batch instance local normalize renorm weight".split()
@@ -125,7 +132,9 @@ def norm(draw: Draw) -> Call:
             draw.constant([channels], parameter, values="normal", layout="dense"),
             draw.constant([channels], parameter, values="positive", layout="dense"),
         ]
-        operands += [draw.operand([channels], parameter) for _ in range(2 * both)]
+        # Of infinite weights and finite elements cpu makes NaN, on the way.
+        values = "normal" if draw.values == "infinite" else draw.values
+        operands += [draw.operand([channels], parameter, values=values) for _ in range(2 * both)]
         weights = ", d, e" if both else ""
         flag = f"training={training}" if kind == "batch" else f"use_input_stats={training}"
         code = f"F.{kind}_norm({a}, b, c{weights}, {flag})"
@@ -144,6 +153,9 @@ def norm(draw: Draw) -> Call:
     way = draw.way(call, gradients=True)
     if kind in ("batch", "instance") and way.way in ("vmap", "jvp"):
         return call  # statistics are written in place
+    if kind == "instance":
+        # cpu misreads gradients that are channels last: test_operand_layouts.py has them.
+        way = dataclasses.replace(way, seed=way.seed // 4 * 4)
     return way
 
 

@@ -130,8 +130,7 @@ def shares(tensor: Tensor, others: list[Tensor]) -> bool:
 def on_a_stream(attempt: Attempt) -> Any:
     """On a second stream, of operands that the first one is still to compute."""
     if attempt.device != "loom":
-        operands = [x.clone() for x in attempt.operands]
-        return attempt(*operands)
+        return cloned(attempt(*[x.clone() for x in attempt.operands]))
     stream = torch.loom.Stream()
     occupy("loom")
     operands = [x.clone() for x in attempt.operands]
@@ -141,7 +140,11 @@ def on_a_stream(attempt: Attempt) -> Any:
     torch.loom.current_stream().wait_stream(stream)
     for x in operands:
         x.record_stream(stream)
-    return map_leaves(lambda x: x.clone() if isinstance(x, Tensor) else x, result)
+    return cloned(result)
+
+
+def cloned(value: Any) -> Any:
+    return map_leaves(lambda x: x.clone() if isinstance(x, Tensor) else x, value)
 
 
 def twice(attempt: Attempt) -> Any:
