@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/compiled_program.h"
+#include "loom/ops/numbered_devices.h"
 
 #include <torch/csrc/Dtype.h>
 #include <torch/csrc/autograd/python_variable.h>
@@ -141,6 +142,7 @@ void bind_compiled(py::module_& module) {
       .def(py::init<const std::vector<Layouts::Row>&>())
       .def("__call__", &Layouts::check);
   module.def("_empty_strided", &empty_strided);
+  module.def("_define_with_numbered_devices", &define_with_numbered_devices);
 }
 
 }  // namespace loom::python

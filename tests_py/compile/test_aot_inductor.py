@@ -320,19 +320,6 @@ def test_operators_and_numbers_of_the_host(tmp_path):
     assert_equal(result, torch.sin(x) * 5)
 
 
-def test_a_custom_operator_with_a_device_is_refused_by_name(tmp_path):
-    @torch.library.custom_op("loom_aot::ones_on", mutates_args=())
-    def ones_on(x: torch.Tensor, device: torch.device) -> torch.Tensor:
-        return torch.ones(x.shape, device=device)
-
-    @ones_on.register_fake
-    def _(x, device):
-        return torch.empty(x.shape, device=device)
-
-    with pytest.raises(Exception, match=r"ones_on\.default has a device as an argument"):
-        package(lambda x: ones_on(x, LOOM) + x, torch.ones(3, device=LOOM), path=tmp_path)
-
-
 @pytest.mark.parametrize(
     "options",
     [

@@ -19,6 +19,7 @@ from torch._inductor.utils import run_and_get_code
 from torch.nn import functional as F  # noqa: N812
 
 from torch_loom import _C
+from torch_loom.inductor import kernel_cache
 
 pytestmark = pytest.mark.thorough
 
@@ -207,13 +208,28 @@ def test_integer_division_by_zero():
     assert_equal(compiled(x, zero + 3), x // 3)
 
 
-def test_integer_division_on_the_cpu_beside_loom_is_refused_by_name():
-    def function(x, a, b):
-        return x + 1, a // b
+def test_integer_division_on_the_cpu_beside_loom():
+    def function(x, y, a, b):
+        return x // y, a // b, (a % b).sum()
 
-    numbers = torch.arange(1, 1000)
-    with pytest.raises(Exception, match="integer division on the cpu"):
-        torch.compile(function, fullgraph=True)(torch.ones(3, device=LOOM), numbers, numbers)
+    x, numbers = torch.arange(1000), torch.arange(1, 100_000)
+    zero = numbers.clone()
+    zero[5000] = 0
+    compiled = torch.compile(function, fullgraph=True)
+    on_loom = x.to(LOOM)
+    for value, right in zip(
+        compiled(on_loom, on_loom + 1, numbers, numbers + 1),
+        function(x, x + 1, numbers, numbers + 1),
+        strict=True,
+    ):
+        assert_equal(value, right)
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        compiled(on_loom, on_loom + 1, numbers, zero)
+    # That of loom is raised by who waits for it, whatever the cpu's kernel did meanwhile.
+    result, ones, _ = compiled(on_loom, on_loom, numbers, numbers)
+    assert ones.eq(1).all()
+    with pytest.raises(RuntimeError, match="raised by 'cpp_fused_"):
+        result.cpu()
 
 
 def test_kernels_of_the_cpu_in_the_same_graph():
@@ -262,6 +278,15 @@ def test_another_process_finds_the_graph_in_the_cache(check):
     number = str(random.random())  # no other run has compiled this graph
     assert check(program, number).out.split() == ["0", "1"]
     assert check(program, number).out.split() == ["1", "0"]
+
+
+@pytest.mark.parametrize("cpp_wrapper", [True, False])
+def test_the_cache_fits_an_installation_in_another_folder(cpp_wrapper):
+    """What is kept finds the headers where loom is when it is loaded."""
+    with torch._inductor.config.patch(cpp_wrapper=cpp_wrapper, fx_graph_cache=False):
+        _, [code] = run_and_get_code(torch.compile(kernels), torch.randn(30, 20, device=LOOM))
+    assert "torch_loom" in code
+    assert str(kernel_cache.INCLUDE) not in code
 
 
 def test_reduce_overhead_runs_without_replays():

@@ -156,40 +156,81 @@ def test_models_train_with_the_c_plus_plus_wrapper(make):
     torch.testing.assert_close(losses[LOOM], losses["cpu"], rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.limit(
-    "custom operators with a device among their arguments, in packages: PyTorch's runtime "
-    "replaces it by one of its own"
-)
+@torch.library.custom_op("loom_systems::ones_on", mutates_args=())
+def ones_on(
+    x: torch.Tensor, device: torch.device, scale: int, other: torch.device | None = None
+) -> torch.Tensor:
+    ones = torch.ones(x.shape, device=device) * scale
+    return ones if other is None else ones + torch.ones(x.shape, device=other).to(device)
+
+
+@ones_on.register_fake
+def _(x, device, scale, other=None):
+    return torch.empty(x.shape, device=device)
+
+
+class Ones(nn.Module):
+    def forward(self, x):
+        there = ones_on(x, x.device, x.shape[0], other=torch.device("cpu")) + x
+        return there, ones_on(x, torch.device("cpu"), 2) + 1, ones_on(x, torch.device(LOOM), 3)
+
+
+def test_custom_operators_that_take_a_device_with_the_c_plus_plus_wrapper():
+    with torch._inductor.config.patch(cpp_wrapper=True):
+        results = torch.compile(Ones())(torch.ones(3, device=LOOM))
+    torch.testing.assert_close(results, Ones()(torch.ones(3, device=LOOM)))
+
+
 def test_custom_operators_that_take_a_device(tmp_path):
-    @torch.library.custom_op("loom_systems::ones_on", mutates_args=())
-    def ones_on(x: torch.Tensor, device: torch.device) -> torch.Tensor:
-        return torch.ones(x.shape, device=device)
+    rows = torch.export.Dim("rows", max=1000)
+    program = torch.export.export(
+        Ones(), (torch.ones(3, device="loom:0"),), dynamic_shapes=({0: rows},)
+    )
+    path = aoti_compile_and_package(program, package_path=str(tmp_path / "model.pt2"))
+    for index in (0, 1):
+        run = aoti_load_package(path, device_index=index)
+        with torch.loom.device(1 - index):
+            there, here, new = run(torch.ones(5, device=f"loom:{index}"))
+        assert there.device == new.device == torch.device(LOOM, index)
+        assert here.device == torch.device("cpu")
+        assert there.tolist() == [7] * 5
+        assert here.tolist() == new.tolist() == [3] * 5
 
-    @ones_on.register_fake
-    def _(x, device):
-        return torch.empty(x.shape, device=device)
 
-    class Ones(nn.Module):
-        def forward(self, x):
-            return ones_on(x, x.device) + x
-
+def test_packages_need_the_operators_that_they_call(tmp_path, run):
     program = torch.export.export(Ones(), (torch.ones(3, device=LOOM),))
-    with pytest.raises(Exception, match="has a device as an argument"):
-        aoti_compile_and_package(program, package_path=str(tmp_path / "model.pt2"))
+    path = aoti_compile_and_package(program, package_path=str(tmp_path / "model.pt2"))
+    done = run(f"import torch; torch._inductor.aoti_load_package({path!r})")
+    assert done.code != 0
+    assert "expected an operator loom_systems::ones_on, which this process" in done.err
 
 
-@pytest.mark.limit(
-    "integer division on the cpu in a compiled graph with tensors of loom, with the C++ wrapper: "
-    "both note a division by zero in one variable"
-)
-def test_integer_division_on_the_cpu_beside_loom():
-    numbers = torch.arange(1, 100)
+def test_integer_division_on_the_cpu_beside_loom(tmp_path):
+    class Divide(nn.Module):
+        def forward(self, x, y, a, b):
+            return x // y, a // b, (a % b).sum()
 
-    def function(x, a):
-        return x + 1, a // (a + 1)
-
-    with (
-        torch._inductor.config.patch(cpp_wrapper=True),
-        pytest.raises(Exception, match="integer division on the cpu"),
-    ):
-        torch.compile(function)(torch.ones(3, device=LOOM), numbers)
+    function = Divide()
+    x = torch.arange(1, 100, device=LOOM)
+    numbers = torch.arange(1, 100_000)
+    inputs = (x, x + 1, numbers, numbers + 1)
+    zero = numbers.clone()
+    zero[5000] = 0
+    with torch._inductor.config.patch(cpp_wrapper=True):
+        compiled = torch.compile(function)
+        torch.testing.assert_close(compiled(*inputs), function(*inputs))
+    packaged = aoti_load_package(
+        aoti_compile_and_package(
+            torch.export.export(function, inputs),
+            package_path=str(tmp_path / "model.pt2"),
+        )
+    )
+    for run in (compiled, packaged):
+        # An error of the cpu's division is raised at once, one of loom's by whoever waits for it.
+        with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+            run(x, x, numbers, zero)
+        results = run(x, x - 50, numbers, numbers)
+        assert results[1].eq(1).all()
+        with pytest.raises(RuntimeError, match=r"ZeroDivisionError.*asynchronous error"):
+            results[0].cpu()
+        torch.testing.assert_close(tuple(run(*inputs)), function(*inputs))

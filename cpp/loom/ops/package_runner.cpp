@@ -4,6 +4,7 @@
 #include "loom/backend/device_state.h"
 #include "loom/backend/library.h"
 #include "loom/device/wait_wrapper.h"
+#include "loom/ops/numbered_devices.h"
 
 #include <c10/core/Device.h>
 #include <c10/util/Exception.h>
@@ -18,8 +19,9 @@ namespace loom {
 namespace {
 
 /// As in torch_loom/package.h.
-constexpr std::int64_t kPackageInterface = 1;
+constexpr std::int64_t kPackageInterface = 2;
 
+using DeviceOperators = const char* const* (*)();
 using LoadConstants = AOTIRuntimeError (*)(AOTInductorModelContainerHandle, std::int32_t);
 
 /// The library's own name of a device, of which it uses the index.
@@ -47,6 +49,9 @@ void* open_for_good(const std::string& path) {
   TORCH_CHECK(interface == kPackageInterface, "package: expected interface ", kPackageInterface,
               " of loom, got ", interface,
               ": it was compiled with another version of torch-loom. Compile the model again");
+  // Before PyTorch's runtime looks them up.
+  const char* const* name = function_of<DeviceOperators>(library, "loom_package_operators")();
+  for (; *name != nullptr; ++name) define_with_numbered_devices(*name);
   return library;
 }
 

@@ -22,8 +22,11 @@ class PackageRunner final : public torch::inductor::AOTIModelContainerRunner {
  public:
   /// Loads a library with a number of models, which as many threads can run at once.
   /// `device` is "loom" (the current one) or "loom:<index>".
-  /// Throws: c10::Error when there is no such device, or when the library was not made for this
-  /// version of loom; what the dynamic loader says.
+  /// Defines operators that take numbers for devices, where the library calls such ones
+  /// (loom/ops/numbered_devices.h).
+  /// Throws: c10::Error when there is no such device, when the library was not made for this
+  /// version of loom, or when an operator that takes devices is not there; what the dynamic loader
+  /// says.
   PackageRunner(const std::string& library, std::size_t models, const std::string& device,
                 const std::string& folder, bool single_threaded);
 

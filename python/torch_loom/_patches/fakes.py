@@ -7,9 +7,11 @@ from typing import Any
 import torch
 from torch import _meta_registrations, _prims_common, _refs
 from torch._decomp import decompositions
-from torch._subclasses import fake_impls
+from torch._subclasses import FakeTensorMode, fake_impls
 from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols
 from torch.utils import _pytree as pytree
+
+from .. import device as devices
 
 _aten = torch.ops.aten
 
@@ -31,6 +33,7 @@ def apply() -> None:
     _normalize_as_the_cpu()
     _normalize_layers_as_the_cpu()
     _unpool_as_the_cpu()
+    _remember_the_current_device()
     # Fake tensors ask PyTorch which of its algorithms a convolution would take, and for devices
     # that it does not know it names one whose results are contiguous. Loom's are laid out as the
     # cpu's.
@@ -127,6 +130,21 @@ def _unpool_as_the_cpu() -> None:
         return output
 
     decompositions._max_unpoolnd = max_unpoolnd  # type: ignore[assignment]
+
+
+def _remember_the_current_device() -> None:
+    # PyTorch keeps results by arguments, and a device without an index stands for the current one.
+    if devices.device_count() < 2:
+        return
+    known = FakeTensorMode._prep_args_for_hash
+
+    def prepare(self: Any, key: list[object], args: Any, *rest: Any) -> None:
+        known(self, key, args, *rest)
+        devices_given = (each for each in args if isinstance(each, torch.device))
+        if any(each.type == "loom" and each.index is None for each in devices_given):
+            key.append(devices.current_device())
+
+    FakeTensorMode._prep_args_for_hash = prepare  # type: ignore[assignment, method-assign]
 
 
 def _count_integers(

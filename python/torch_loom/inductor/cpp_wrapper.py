@@ -15,15 +15,25 @@ from torch._inductor import config, ir
 from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
 from torch._inductor.virtualized import V
 
-from .kernel_cache import INCLUDE as FOLDER, headers_hash
+from . import numbered_devices
+from .kernel_cache import headers_hash
 from .kernel_group import INCLUDE
 from .wrapper import KeepsInputs, check_reads_no_loom
 
 __all__ = ["LoomCppWrapper"]
 
-# Calls that note a division by zero, and how a kernel of the cpu says where.
+# Calls that note a division by zero, how a kernel of the cpu says where, and its threads.
 _DIVISION = re.compile(r"\b(\w+_integral|mod)\(")
 _NOTED = re.compile(r"\binductor_cpu_integer_div_error_flag = [^;]*;")
+_THREADS = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+omp\b.*$", re.MULTILINE)
+_THREAD_NUMBER = re.compile(r"\bomp_get_thread_num\(\)")
+
+
+class _IncludeFlag(str):
+    """Finds loom's headers where it is installed when the graph runs, maybe from a cache."""
+
+    def __repr__(self) -> str:
+        return 'f"-I{INCLUDE}"'
 
 
 class LoomCppWrapper(KeepsInputs, CppWrapperCpu):
@@ -48,6 +58,7 @@ class LoomCppWrapper(KeepsInputs, CppWrapperCpu):
             _check_packaging()
         elif not V.graph.is_const_graph:
             self.header.writeline("from torch_loom import _C")
+            self.header.writeline("from torch_loom.inductor.kernel_cache import INCLUDE")
             self.header.writeline("_C._make_symbols_global()")
         super().write_header()
         self.header.writeline(_headers())
@@ -65,7 +76,7 @@ class LoomCppWrapper(KeepsInputs, CppWrapperCpu):
             self.kernel_declarations.writeline(INCLUDE)
             self.kernel_declarations.writeline(_headers())
         if INCLUDE not in kernel_body:
-            kernel_body = _without_divisions(kernel_name, kernel_body)
+            kernel_body = _throws_where_it_divides(kernel_body)
         super()._define_kernel_helper(kernel_name, kernel_body, metadata, gpu, cpp_definition)
 
     def _generate_kernel_call_helper(
@@ -78,11 +89,18 @@ class LoomCppWrapper(KeepsInputs, CppWrapperCpu):
     def _generate_end_jit(self, result: Any) -> None:
         # Kernels are in the same source, which Inductor optimises for the cpu only.
         self.device = "cpu"
-        self.external_kernel_libs.add(f"-I{FOLDER}")
+        self.external_kernel_libs.add(_IncludeFlag("loom"))
         try:
             super()._generate_end_jit(result)
         finally:
             self.device = "loom"
+
+    @staticmethod
+    def _compatible_with_stableivalue(op: Any) -> bool:
+        # Inductor writes a device as two arguments there, which no compiler takes.
+        if numbered_devices.takes_devices(op):
+            return False
+        return bool(CppWrapperCpu._compatible_with_stableivalue(op))
 
     # Packages.
 
@@ -121,12 +139,37 @@ class LoomCppWrapper(KeepsInputs, CppWrapperCpu):
     def generate_fallback_kernel_with_runtime_lookup_aot(
         self, op_overload: Any, raw_args: Any, *args: Any
     ) -> None:
-        if any(isinstance(argument, torch.device) for argument in raw_args):
+        if _folds_constants(V.graph):
             raise NotImplementedError(
-                f"AOTInductor: {op_overload} has a device as an argument, which PyTorch's packages "
-                "replace by one of their own. Make the tensor before, or call it outside"
+                f"AOTInductor: {op_overload} cannot be called when constants are folded at run "
+                "time: PyTorch packages such calls without saying what they are. Set "
+                "aot_inductor.use_runtime_constant_folding=False"
+            )
+        if any(isinstance(argument, torch.device) for argument in raw_args):
+            node = V.extern_kernel_nodes[-1].node
+            op_overload, raw_args = numbered_devices.numbered(
+                op_overload, node, raw_args, self._device_number
             )
         super().generate_fallback_kernel_with_runtime_lookup_aot(op_overload, raw_args, *args)
+
+    def _device_number(self, device: torch.device) -> str:
+        if device.type == "loom":
+            return str(self.codegen_device_idx(device, str(device.index or 0)))
+        return numbered_devices.number_of(device)
+
+    def _generate_end_aoti(self, result: Any) -> None:
+        super()._generate_end_aoti(result)
+        if not V.graph.is_const_graph:
+            result.splice(numbered_devices.list_of_operators(V.extern_kernel_nodes))
+
+
+def _folds_constants(graph: Any) -> bool:
+    """Whether a graph computes constants at run time, or is inside of one that does."""
+    while graph is not None:
+        if graph.is_const_graph:
+            return True
+        graph = getattr(graph, "parent", None)
+    return False
 
 
 def _headers() -> str:
@@ -134,14 +177,14 @@ def _headers() -> str:
     return f"// headers: {headers_hash()}"
 
 
-def _without_divisions(name: str, source: str) -> str:
-    """A kernel of the cpu that has none, without the variable that kernels of loom rename."""
+def _throws_where_it_divides(source: str) -> str:
+    """A kernel of the cpu without the variable in which it notes a division by zero.
+
+    Kernels of loom, which run beside it, rename that variable, and it stays null. So what divides
+    throws, which it may do outside of OpenMP's threads only.
+    """
     if _DIVISION.search(source):
-        raise NotImplementedError(
-            f"torch.compile: {name}, an integer division on the cpu in a graph with tensors of "
-            "loom, is not possible with a C++ wrapper. Move its operands to loom, or compile "
-            "without cpp_wrapper"
-        )
+        source = _THREAD_NUMBER.sub("0", _THREADS.sub("", source))
     return _NOTED.sub("", source)
 
 

@@ -12,9 +12,12 @@ from torch._inductor.codegen.common import (
     register_device_op_overrides,
 )
 from torch._inductor.custom_graph_pass import CustomGraphModulePass, get_hash_for_files
+from torch._inductor.fx_passes import post_grad
+from torch.utils._ordered_set import OrderedSet
+from torch.utils._pytree import tree_leaves
 
 from .. import _C, device as devices
-from . import host_operands, kernel_cache
+from . import host_operands, kernel_cache, unindexed_devices
 from .cpp_wrapper import LoomCppWrapper
 from .device_ops import LoomDeviceOps
 from .scheduling import LoomScheduling
@@ -31,19 +34,35 @@ def apply() -> None:
     register_backend_for_device(
         "loom", LoomScheduling, LoomWrapper, LoomCppWrapper, device_custom_pass=_LoomPass()
     )
+    post_grad.get_all_devices = _devices
+
+
+def _devices(gm: torch.fx.GraphModule) -> OrderedSet[torch.device]:
+    """Of values and arguments: Inductor itself looks at inputs and results of the graph only."""
+    found = OrderedSet[torch.device]()
+    for node in gm.graph.nodes:
+        for each in tree_leaves((node.meta.get("val"), node.args, node.kwargs)):
+            if isinstance(each, torch.Tensor):
+                found.add(each.device)
+            elif isinstance(each, torch.device):
+                found.add(each)
+    return found
 
 
 class _LoomPass(CustomGraphModulePass):
-    """Runs on each graph with tensors of loom, and names this code generator to the caches."""
+    """Runs on graphs with values on loom, and names this code generator to caches."""
 
     def __call__(self, graph_module: Any) -> None:
+        unindexed_devices.give_index(graph_module.graph)
         host_operands.move(graph_module.graph)
 
-    def uuid(self) -> tuple[str, str, bool, bytes]:
+    def uuid(self) -> tuple[str, str, bool, bytes, int]:
         """The identity of what is generated: Inductor's caches have it in their keys."""
         # Programs are made of what this processor has machine code for, if loom makes any.
         simd = devices.get_device_properties(0).simd
-        return _C.__version__, simd, _makes_machine_code(), _sources_hash()
+        # A graph with "loom" in it is compiled for the device that this is now.
+        current = devices.current_device()
+        return _C.__version__, simd, _makes_machine_code(), _sources_hash(), current
 
 
 @functools.cache

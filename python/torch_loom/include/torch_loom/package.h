@@ -235,8 +235,12 @@ inline void check_loaded(const std::vector<ConstantHandle>& constants) {
 
 extern "C" {
 
+/// The operators that are called with numbered devices (loom/ops/numbered_devices.h), then null.
+/// The generated code defines it.
+AOTI_API const char* const* loom_package_operators();
+
 /// What libtorch_loom expects of a package.
-AOTI_API std::int64_t loom_package_interface() { return 1; }
+AOTI_API std::int64_t loom_package_interface() { return 2; }
 
 AOTI_API AOTIRuntimeError loom_package_load_constants(AOTInductorModelContainerHandle container,
                                                       std::int32_t device) {
