@@ -134,8 +134,7 @@ def _unpool_as_the_cpu() -> None:
 
 def _remember_the_current_device() -> None:
     # PyTorch keeps results by arguments, and a device without an index stands for the current one.
-    if devices.device_count() < 2:
-        return
+    # Devices are not asked for before such an argument comes: importing loom starts none.
     known = FakeTensorMode._prep_args_for_hash
 
     def prepare(self: Any, key: list[object], args: Any, *rest: Any) -> None:
