@@ -221,6 +221,26 @@ def test_memory_of_another_stream_is_kept_until_it_has_passed():
         assert torch.equal(y.cpu(), torch.full((N,), 14.0))
 
 
+@pytest.mark.parametrize("view", ["conjugated", "negated", "conjugated and negated"])
+def test_memory_of_a_lazy_view_is_kept_until_another_stream_has_passed(view):
+    side = torch.loom.Stream()
+    for _ in range(20):
+        x = torch.full((N,), 7 + 3j, device="loom")
+        lazy = {"conjugated": x.conj(), "negated": x.conj().imag}.get(view, x.conj()._neg_view())
+        assert lazy.is_conj() == view.startswith("conj")
+        assert lazy.is_neg() == view.endswith("negated")
+        expected = lazy[0].item() * 2
+        side.wait_stream(torch.loom.current_stream())
+        busy(side)
+        with torch.loom.stream(side):
+            y = lazy * 2
+        lazy.record_stream(side)
+        del x, lazy
+        torch.full((N,), -1.0 + 0j, device="loom")
+        side.synchronize()
+        assert y.eq(expected).all()
+
+
 def test_a_dropped_tensor_may_still_be_in_use_by_its_own_stream():
     results = []
     for value in range(50):

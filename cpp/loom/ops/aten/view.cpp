@@ -104,4 +104,17 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("record_stream", record_stream);
 }
 
+// A view that is conjugated or negated lazily has the storage of its base. ATen's fallbacks for
+// these keys would call the operator with a copy, whose memory nobody uses, and do not keep the
+// stream apart from tensors.
+TORCH_LIBRARY_IMPL(aten, Conjugate, library) {
+  library.impl("record_stream", torch::CppFunction::makeFallthrough());
+}
+TORCH_LIBRARY_IMPL(aten, Negative, library) {
+  library.impl("record_stream", torch::CppFunction::makeFallthrough());
+}
+TORCH_LIBRARY_IMPL(aten, ZeroTensor, library) {
+  library.impl("record_stream", torch::CppFunction::makeFallthrough());
+}
+
 }  // namespace loom::ops
