@@ -192,3 +192,18 @@ def test_results_do_not_depend_on_the_number_of_planes(dtype: torch.dtype, mode:
     single = interpolate(x[3:4, 7:8].to("loom"), scale_factor=2, mode=mode)
     assert torch.equal(all_of[3:4, 7:8], single)
     same_on_both(x[:, ::2], scale_factor=2, mode=mode)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("channels", [1, 3, 4, 5])
+@pytest.mark.parametrize("size", [(33, 1), (8, 1), (33, 2), (300, 40)], ids=str)
+@pytest.mark.parametrize("batch", [1, 2, 5])
+def test_bytes_take_the_kernel_of_the_whole_image(batch, size, channels, mode):
+    """ATen chooses it by the number of channels."""
+    torch.manual_seed(0)
+    x = torch.randint(0, 256, (batch, channels, *size), dtype=torch.uint8)
+    for to in ((16, 1), (1, 16), (64, 64)):
+        for image in (x, x.contiguous(memory_format=torch.channels_last)):
+            expected = interpolate(image, size=to, mode=mode)
+            found = interpolate(image.to("loom"), size=to, mode=mode)
+            assert torch.equal(found.cpu(), expected)

@@ -29,9 +29,12 @@ struct Resample {
                      as_one_sample(input), more...);
   }
 
+  /// False for uint8: ATen chooses its kernel by the number of channels, and one of its kernels is
+  /// wrong for a result of width 1.
   static bool are_planes(const at::Tensor& result, const at::Tensor& input) {
-    return input.size(0) < 4 && input.size(1) > input.size(0) && input.numel() > 0 &&
-           result.is_contiguous() && input.is_contiguous();
+    return input.scalar_type() != c10::kByte && input.size(0) < 4 &&
+           input.size(1) > input.size(0) && input.numel() > 0 && result.is_contiguous() &&
+           input.is_contiguous();
   }
   /// Some planes of a sample have no gaps, some of several samples have.
   static at::Tensor as_one_sample(const at::Tensor& tensor) {
