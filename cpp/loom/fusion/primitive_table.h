@@ -117,6 +117,7 @@ Primitive find_function(Op op, Type type, unsigned uniform) {
     return find_math_unary<Op::op>(type);
     LOOM_SLEEF_UNARY(LOOM_CASE)
     LOOM_SLEEF_ANGLE(LOOM_CASE)
+    LOOM_SLEEF_HYPERBOLIC(LOOM_CASE)
     LOOM_CASE(kNormalCdf, normal_cdf, , )
 #undef LOOM_CASE
 #define LOOM_CASE(op, name, float_suffix, double_suffix) \

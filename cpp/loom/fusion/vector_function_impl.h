@@ -37,6 +37,7 @@ VectorFunction find_vector_function(Op op) {
     return function_of<Op::op, Vector>();
     LOOM_SLEEF_UNARY(LOOM_CASE)
     LOOM_SLEEF_ANGLE(LOOM_CASE)
+    LOOM_SLEEF_HYPERBOLIC(LOOM_CASE)
     LOOM_SLEEF_BINARY(LOOM_CASE)
 #undef LOOM_CASE
     case Op::kNormalCdf:

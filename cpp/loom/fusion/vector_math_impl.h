@@ -26,6 +26,7 @@
       name, double_suffix)(loom::fusion::DoubleVector);
 LOOM_SLEEF_UNARY(LOOM_DECLARE)
 LOOM_SLEEF_ANGLE(LOOM_DECLARE)
+LOOM_SLEEF_HYPERBOLIC(LOOM_DECLARE)
 LOOM_DECLARE(, erfc, _u15, _u15)  // of kNormalCdf
 #undef LOOM_DECLARE
 #define LOOM_DECLARE(op, name, float_suffix, double_suffix)                     \
@@ -118,6 +119,44 @@ template <class Vector, class Function>
     }                                                                                   \
   };
 LOOM_SLEEF_ANGLE(LOOM_DEFINE)
+#undef LOOM_DEFINE
+
+// e^64 / 2 and e^640 / 2.
+constexpr double kHalfOfPower64 = 3.117574540405808441454619e27;
+constexpr double kHalfOfPower640 = 4.440566951579436649617137e277;
+
+/// Beyond Sleef's bound, which has no rounding, both are e^|a| / 2 with a's sign or without: that
+/// is e^(|a| - shift) times e^shift / 2, of which only the product may leave the range. The
+/// difference is exact. Within 2 units in the last place.
+template <class Vector, class Function>
+[[gnu::always_inline]] inline Vector beyond_range(Op op, Vector a, double bound, double shift,
+                                                  double half_of_power, Function function) {
+  using Number = decltype(+a[0]);
+  const Vector size = a < 0 ? -a : a;
+  const auto large = size > static_cast<Number>(bound);
+  const Vector near = function(a);
+  if (!any(reinterpret_cast<IntVector>(large))) return near;
+  const Vector power =
+      VectorMath<Op::kExp>::apply(large ? size - static_cast<Number>(shift) : Vector{});
+  const Vector far = power * static_cast<Number>(half_of_power);
+  if (op == Op::kCosh) return large ? far : near;
+  return large ? (a < 0 ? -far : far) : near;
+}
+
+#define LOOM_DEFINE(op, name, float_suffix, double_suffix)         \
+  template <>                                                      \
+  struct VectorMath<Op::op> {                                      \
+    static constexpr int kOperands = 1;                            \
+    static FloatVector apply(FloatVector a) {                      \
+      return beyond_range(Op::op, a, 88, 64, kHalfOfPower64,       \
+                          LOOM_SLEEF_FLOAT(name, float_suffix));   \
+    }                                                              \
+    static DoubleVector apply(DoubleVector a) {                    \
+      return beyond_range(Op::op, a, 709, 640, kHalfOfPower640,    \
+                          LOOM_SLEEF_DOUBLE(name, double_suffix)); \
+    }                                                              \
+  };
+LOOM_SLEEF_HYPERBOLIC(LOOM_DEFINE)
 #undef LOOM_DEFINE
 
 template <>

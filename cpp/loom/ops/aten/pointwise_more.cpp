@@ -23,6 +23,8 @@
 #include <ATen/ops/hardtanh_native.h>
 #include <ATen/ops/isin.h>
 #include <ATen/ops/isnan_native.h>
+#include <ATen/ops/ldexp_native.h>
+#include <ATen/ops/ldexp_ops.h>
 #include <ATen/ops/logical_and_native.h>
 #include <ATen/ops/logical_and_ops.h>
 #include <ATen/ops/logical_not_native.h>
@@ -116,6 +118,49 @@ struct NanToNumMeta : DtypeMeta {
     infer(self.scalar_type(), false, self);
   }
 };
+
+struct LdexpMeta : DtypeMeta {
+  void meta(const at::Tensor& self, const at::Tensor& other) {
+    infer(self.scalar_type(), false, self, other);
+  }
+};
+
+template <class Op>
+using Ldexp = detail::StructuredForm<Op, LdexpMeta, Elementwise<4>, native::ldexp_out>;
+
+/// True for operands that ATen has a kernel for, which scales without leaving the range on the way.
+/// It multiplies others by a power of two.
+bool has_ldexp_kernel(const at::Tensor& self, const at::Tensor& other) {
+  return self.is_privateuseone() && self.is_floating_point() &&
+         c10::isIntegralType(other.scalar_type(), /*includeBool=*/false);
+}
+
+at::Tensor ldexp(const at::Tensor& self, const at::Tensor& other) {
+  if (!has_ldexp_kernel(self, other)) return native::ldexp(self, other);
+  return Ldexp<at::_ops::ldexp_Tensor>::call(self, other);
+}
+at::Tensor& ldexp_(at::Tensor& self, const at::Tensor& other) {
+  if (!has_ldexp_kernel(self, other)) return native::ldexp_(self, other);
+  return Ldexp<at::_ops::ldexp_>::call(self, other);
+}
+at::Tensor& ldexp_out(const at::Tensor& self, const at::Tensor& other, at::Tensor& to) {
+  const bool converts = to.scalar_type() != self.scalar_type();
+  if (converts || !has_ldexp_kernel(self, other)) return native::ldexp_out(self, other, to);
+  return Ldexp<at::_ops::ldexp_out>::call(self, other, to);
+}
+
+template <class Op>
+using NanToNum = detail::StructuredForm<
+    Op, NanToNumMeta, Fused<recipe::NanToNum, Elementwise<2>>,
+    static_cast<at::Tensor& (*)(const at::Tensor&, std::optional<double>, std::optional<double>,
+                                std::optional<double>, at::Tensor&)>(native::nan_to_num_out)>;
+
+at::Tensor& nan_to_num_(at::Tensor& self, std::optional<double> nan, std::optional<double> most,
+                        std::optional<double> least) {
+  // Nothing is written, and so elements may share memory.
+  if (c10::isIntegralType(self.scalar_type(), /*includeBool=*/true)) return self;
+  return NanToNum<at::_ops::nan_to_num_>::call(self, nan, most, least);
+}
 
 void check_mask(const at::Tensor& self, const at::Tensor& mask) {
   TORCH_CHECK(mask.scalar_type() == c10::kBool,
@@ -260,7 +305,11 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
              op::hardtanh_backward_grad_input, native::hardtanh_backward_out,
              op::hardtanh_backward>(m);
   structured<NanToNumMeta, Fused<recipe::NanToNum, Elementwise<2>>, op::nan_to_num_out,
-             native::nan_to_num_out, op::nan_to_num, op::nan_to_num_>(m);
+             native::nan_to_num_out, op::nan_to_num>(m);
+  m.impl("nan_to_num_", TORCH_FN(nan_to_num_));
+  m.impl("ldexp.Tensor", TORCH_FN(ldexp));
+  m.impl("ldexp_", TORCH_FN(ldexp_));
+  m.impl("ldexp.out", TORCH_FN(ldexp_out));
   m.impl("masked_fill_.Scalar", TORCH_FN(masked_fill_scalar));
   m.impl("masked_fill_.Tensor", TORCH_FN(masked_fill_tensor));
   // These are made of other operators.
