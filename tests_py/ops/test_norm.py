@@ -356,3 +356,51 @@ def test_the_gradient_of_a_maximum_norm_of_complex_numbers_finds_the_maximum() -
             torch.linalg.vector_norm(x, math.inf, dim=1).sum().backward()
             gradients.append(x.grad.cpu())
         assert torch.equal(*gradients)
+
+
+def exchanged(x: torch.Tensor) -> torch.Tensor:
+    """The same elements, with batch and channels exchanged in memory."""
+    return x.transpose(0, 1).contiguous().transpose(0, 1)
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-20, 1e18, 1e20, 1e30])
+@pytest.mark.parametrize(
+    "shape", [(2, 4, 31, 20), (300, 5), (16, 70, 3, 3), (4, 6, 9, 7, 5), (40, 3000)], ids=str
+)
+def test_statistics_of_large_and_small_elements(shape, scale):
+    """Squares of these leave the range of float32; cpu has NaN in some layer norms."""
+    x = numbers(*shape) * scale
+    layouts = [x, exchanged(x)]
+    if x.dim() > 3:
+        last = [torch.channels_last, torch.channels_last_3d][x.dim() - 4]
+        layouts.append(x.contiguous(memory_format=last))
+    eps = 1e-5 if scale > 1 else 1e-80
+    norms = [lambda x: F.batch_norm(x, None, None, None, None, training=True, eps=eps)]
+    if scale > 1:
+        norms.append(lambda x: F.layer_norm(x, x.shape[1:], eps=eps))
+    if x.dim() > 2:
+        norms.append(lambda x: F.instance_norm(x, eps=eps))
+    for each in layouts:
+        for norm in norms:
+            exact = norm(each.double()).float()
+            torch.testing.assert_close(norm(to_loom(each)).cpu(), exact, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("shape", [(4, 3, 20, 20), (200, 33), (2, 3, 3, 3)], ids=str)
+def test_running_statistics_of_a_batch_with_an_infinite_element(shape, dtype):
+    for value in (torch.inf, -torch.inf, torch.nan):
+        x = numbers(*shape).to(dtype)
+        x.view(-1)[-1] = value
+        for function in (F.batch_norm, F.instance_norm)[: 1 if x.dim() == 2 else 2]:
+            found = {}
+            for device in ("cpu", "loom"):
+                mean, variance = torch.zeros(shape[1]), torch.ones(shape[1])
+                given = [each.to(device, dtype) for each in (x, mean, variance)]
+                flag = {"training": True} if function is F.batch_norm else {"use_input_stats": True}
+                function(*given, **flag)
+                found[device] = [each.cpu() for each in given[1:]]
+            bound = 1e-4 if dtype == torch.float32 else 2e-2
+            torch.testing.assert_close(
+                found["loom"], found["cpu"], equal_nan=True, rtol=bound, atol=bound
+            )

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/kernels/norm/layer_norm.h"
 
+#include "loom/kernels/norm/wide_row.h"
 #include "loom/simd/float_loops.h"
 
 namespace loom::kernels::norm::LOOM_SIMD {
@@ -17,16 +18,24 @@ void layer_norm_row(T* to, const T* from, const float* weight, const float* bias
         sum.chains[chain] += value;
         store(scratch + i, value);
       });
-  const float mean = sum.total() / length;
-  const Floats means = all(mean);
+  float mean = sum.total() / length;
+  Floats means = all(mean);
   Sum squares;
   for_vectors(
       columns, LOOM_EACH {
         const Floats value = get(scratch, i, count, mean) - means;
         squares.chains[chain] += value * value;
       });
-  const float rstd =
-      static_cast<float>(1 / __builtin_sqrt(static_cast<double>(squares.total() / length) + eps));
+  double variance = static_cast<double>(squares.total() / length);
+  if (needs_wide_statistics(variance, eps)) [[unlikely]] {
+    const WideStatistics wide = wide_statistics(scratch, 1, columns);
+    if (__builtin_isfinite(wide.mean)) {
+      mean = static_cast<float>(wide.mean);
+      means = all(mean);
+      variance = wide.squares / static_cast<double>(columns);
+    }
+  }
+  const float rstd = static_cast<float>(1 / __builtin_sqrt(variance + eps));
   const Floats factor = all(rstd);
   for_vectors(
       columns, LOOM_EACH {

@@ -83,6 +83,27 @@ Moments wide_moments(const T* from, std::int64_t runs, std::int64_t stride,
   return all;
 }
 
+template <class T>
+Moments wide_moments_of_sums(const T* from, std::int64_t runs, std::int64_t stride,
+                             std::int64_t columns) noexcept {
+  if (const auto value = only_value(from, runs, stride, columns)) {
+    return {static_cast<double>(runs * columns), *value, *value - *value};
+  }
+  const auto sum_of = [&](auto term) {
+    double sum = 0;
+    for (std::int64_t run = 0; run < runs; ++run) {
+      for (std::int64_t i = 0; i < columns; ++i) {
+        sum += term(static_cast<double>(simd::widen(from[run * stride + i])));
+      }
+    }
+    return sum;
+  };
+  Moments all{.count = static_cast<double>(runs * columns)};
+  all.mean = sum_of([](double value) { return value; }) / all.count;
+  all.squares = sum_of([&](double value) { return (value - all.mean) * (value - all.mean); });
+  return all;
+}
+
 bool needs_wide_moments(double squares, double count) noexcept {
   return !std::isfinite(squares) || squares < kLeastSquare * count;
 }
@@ -105,5 +126,11 @@ template Moments wide_moments(const float*, std::int64_t, std::int64_t, std::int
 template Moments wide_moments(const simd::BFloat16*, std::int64_t, std::int64_t,
                               std::int64_t) noexcept;
 template Moments wide_moments(const simd::Half*, std::int64_t, std::int64_t, std::int64_t) noexcept;
+template Moments wide_moments_of_sums(const float*, std::int64_t, std::int64_t,
+                                      std::int64_t) noexcept;
+template Moments wide_moments_of_sums(const simd::BFloat16*, std::int64_t, std::int64_t,
+                                      std::int64_t) noexcept;
+template Moments wide_moments_of_sums(const simd::Half*, std::int64_t, std::int64_t,
+                                      std::int64_t) noexcept;
 
 }  // namespace loom::kernels::norm

@@ -27,6 +27,12 @@ template <class T>
 [[nodiscard]] Moments wide_moments(const T* from, std::int64_t runs, std::int64_t stride,
                                    std::int64_t columns) noexcept;
 
+/// The same by a sum and then a sum of squares, as ATen's batch norm has it: the mean of elements
+/// of which one is infinite is infinite.
+template <class T>
+[[nodiscard]] Moments wide_moments_of_sums(const T* from, std::int64_t runs, std::int64_t stride,
+                                           std::int64_t columns) noexcept;
+
 /// True if a sum of so many squares in float32 has lost digits, or left the range.
 [[nodiscard]] bool needs_wide_moments(double squares, double count) noexcept;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/kernels/norm/turned_norm.h"
 
+#include "loom/kernels/norm/wide_row.h"
 #include "loom/simd/floats.h"
 
 namespace loom::kernels::norm::LOOM_SIMD {
@@ -19,13 +20,25 @@ template <class T, class Body>
   }
 }
 
-/// 1 / sqrt(squares / columns + eps), in double.
-void find_rstd(TurnedStatistics& found, std::int64_t columns, const TurnedNorm& norm) {
+/// 1 / sqrt(squares / columns + eps), in double. Statistics that float32 does not hold are computed
+/// again; but the mean of infinite elements of a layer norm stays NaN, as ATen's.
+template <class T>
+void find_rstd(const T* values, std::int64_t columns, const TurnedNorm& norm,
+               TurnedStatistics& found) {
   const double share = 1 / static_cast<double>(columns);
   for (std::int64_t row = 0; row < kTurnedRows; ++row) {
     // Rounding leaves less than nothing of squares of which nothing should be left.
     if (found.squares[row] < 0) found.squares[row] = 0;
-    const double variance = static_cast<double>(found.squares[row]) * share + norm.eps;
+    double variance = static_cast<double>(found.squares[row]) * share;
+    if (needs_wide_statistics(variance, norm.eps)) [[unlikely]] {
+      const WideStatistics wide = wide_statistics(values + row, kTurnedRows, columns);
+      if (norm.of_rows || __builtin_isfinite(wide.mean)) {
+        found.mean[row] = static_cast<float>(wide.mean);
+        found.squares[row] = static_cast<float>(wide.squares);
+        variance = wide.squares * share;
+      }
+    }
+    variance += norm.eps;
     const bool none = norm.of_rows && variance == 0;
     found.rstd[row] = none ? 0 : static_cast<float>(1 / __builtin_sqrt(variance));
   }
@@ -50,7 +63,7 @@ void normalise_turned(T* values, std::int64_t columns, const TurnedNorm& norm,
     store(found.mean + row, about + rest * share);
     store(found.squares + row, squares - rest * rest * share);
   }
-  find_rstd(found, columns, norm);
+  find_rstd(values, columns, norm, found);
   for (std::int64_t row = 0; row < kTurnedRows; row += kLanes) {
     const Floats mean = load(found.mean + row), rstd = load(found.rstd + row);
     if (norm.of_rows) {

@@ -136,7 +136,8 @@ void training_factors(Grid& grid, const TensorRef& to, const TensorRef& mean,
                       const TensorRef& invstd, const TensorRef& running_mean,
                       const TensorRef& running_var, const TensorRef& input, const TensorRef& weight,
                       const TensorRef& bias, TrainingNumbers numbers) {
-  const ChannelMoments moments = channel_moments(grid, input.alias(), numbers.layout);
+  const ChannelMoments moments =
+      channel_moments(grid, input.alias(), numbers.layout, WideMoments::kBySums);
   kernels::norm::training_factors(numbers.layout, moments.mean.data(), moments.square_sum.data(),
                                   {.weight = row_numbers(weight),
                                    .bias = row_numbers(bias),

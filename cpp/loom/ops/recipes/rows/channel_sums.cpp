@@ -2,6 +2,7 @@
 #include "loom/ops/recipes/rows/channel_sums.h"
 
 #include "loom/base/ceil_div.h"
+#include "loom/kernels/norm/moments.h"
 #include "loom/kernels/norm/sums.h"
 #include "loom/ops/recipes/rows/row_scratch.h"
 
@@ -111,6 +112,32 @@ ChannelMoments moments_of(Grid& grid, const T* from, ChannelLayout layout) {
   return moments;
 }
 
+/// Replaces the moments of channels whose squares float32 does not hold.
+template <class T>
+void widen_moments(Grid& grid, const T* from, ChannelLayout layout, WideMoments wide,
+                   ChannelMoments& moments) {
+  const auto count = static_cast<double>(layout.count());
+  const auto needs_wide = [&](double squares) {
+    return kernels::norm::needs_wide_moments(squares, count);
+  };
+  // Almost always there are none, and few channels are looked through sooner than cores wake.
+  if (layout.channels <= kChannelsOfBlock && std::ranges::none_of(moments.square_sum, needs_wide)) {
+    return;
+  }
+  const auto compute = wide == WideMoments::kBySteps ? &kernels::norm::wide_moments<T>
+                                                     : &kernels::norm::wide_moments_of_sums<T>;
+  for_channels(grid, layout.channels, kElementsOfBlock / layout.count(), [&](Range channels) {
+    for (std::int64_t channel = channels.begin; channel < channels.end; ++channel) {
+      const auto index = static_cast<std::size_t>(channel);
+      if (!needs_wide(moments.square_sum[index])) continue;
+      const auto found = compute(from + channel * layout.inner, layout.outer,
+                                 layout.channels * layout.inner, layout.inner);
+      moments.mean[index] = found.mean;
+      moments.square_sum[index] = found.squares;
+    }
+  });
+}
+
 template <class T>
 ChannelGradients gradients_of(Grid& grid, const T* grad, const T* from, const float* mean,
                               ChannelLayout layout) {
@@ -175,9 +202,13 @@ std::optional<ChannelLayout> channel_layout_of(const at::Tensor& self, Reduced r
   return layout;
 }
 
-ChannelMoments channel_moments(Grid& grid, const at::Tensor& input, ChannelLayout layout) {
+ChannelMoments channel_moments(Grid& grid, const at::Tensor& input, ChannelLayout layout,
+                               WideMoments wide) {
   return with_row_element(input.scalar_type(), [&]<class T>() {
-    return moments_of(grid, row_elements<T>(input), layout);
+    const T* const from = row_elements<T>(input);
+    ChannelMoments moments = moments_of(grid, from, layout);
+    widen_moments(grid, from, layout, wide, moments);
+    return moments;
   });
 }
 

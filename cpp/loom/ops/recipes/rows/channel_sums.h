@@ -25,8 +25,13 @@ using kernels::norm::ChannelLayout;
 struct ChannelMoments {
   std::vector<double> mean, square_sum;  // of the distances from the mean
 };
+/// How a channel is computed in double whose squares leave the range of float32.
+enum class WideMoments {
+  kBySteps,  ///< Welford's, as ATen's variances: the mean of an infinite element and others is NaN
+  kBySums,   ///< as ATen's batch norm: that mean is infinite
+};
 [[nodiscard]] ChannelMoments channel_moments(Grid& grid, const at::Tensor& input,
-                                             ChannelLayout layout);
+                                             ChannelLayout layout, WideMoments wide);
 
 struct ChannelGradients {
   std::vector<double> sum, product;  // of grad, and of grad * (input - mean)

@@ -63,23 +63,15 @@ void of_rows(Grid& grid, const T* from, ChannelLayout layout, const Results& to)
 }
 
 /// Channels whose elements lie in several places.
-template <class T>
 void of_channels(Grid& grid, const at::Tensor& input, ChannelLayout layout, const Results& to) {
-  const T* const from = row_elements<T>(input);
-  const ChannelMoments moments = channel_moments(grid, input, layout);
+  const ChannelMoments moments = channel_moments(grid, input, layout, WideMoments::kBySteps);
   const auto count = static_cast<double>(layout.count());
   const std::int64_t each = std::max<std::int64_t>(kElementsOfBlock / layout.count(), 1);
-  const auto of = [&](std::int64_t channel) {
-    const auto index = static_cast<std::size_t>(channel);
-    const Moments found{count, moments.mean[index], moments.square_sum[index]};
-    if (!kernels::norm::needs_wide_moments(found.squares, count)) return found;
-    return kernels::norm::wide_moments(from + channel * layout.inner, layout.outer,
-                                       layout.channels * layout.inner, layout.inner);
-  };
   grid.run_by_any(ceil_div(layout.channels, each), [&](std::int64_t block) {
     const std::int64_t end = std::min(layout.channels, (block + 1) * each);
     for (std::int64_t channel = block * each; channel < end; ++channel) {
-      to.write(channel, of(channel));
+      const auto index = static_cast<std::size_t>(channel);
+      to.write(channel, Moments{count, moments.mean[index], moments.square_sum[index]});
     }
   });
 }
@@ -91,7 +83,7 @@ void variances(Grid& grid, const TensorRef& variance, const TensorRef& mean, con
     if (layout.outer == 1) {
       of_rows(grid, reinterpret_cast<const T*>(input.data()), layout, to);
     } else {
-      of_channels<T>(grid, input.alias(), layout, to);
+      of_channels(grid, input.alias(), layout, to);
     }
   });
 }
