@@ -14,6 +14,7 @@ from recurrent_support import (
     numbers,
     twins,
 )
+from torch.nn.utils.rnn import pack_padded_sequence
 from torch.utils._python_dispatch import TorchDispatchMode
 
 
@@ -27,15 +28,43 @@ def test_projections_and_other_dtypes_stay_composite():
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("given", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("steps", [2, 7])
 @every_kind
-def test_autocast_lowers_the_products(kind, dtype):
-    layer, twin = twins(kind, 6, 20)
+def test_autocast(kind, steps, given, dtype):
+    """Results have autocast's dtype, gradients that of what they are for."""
+    layer, twin = twins(kind, 6, 20, num_layers=2, bidirectional=True)
+    x = numbers(steps, 5, 6).to(given)
+    wanted, _ = layer(x.float())
+    on_loom = x.to("loom").requires_grad_()
     with torch.autocast("loom", dtype=dtype):
-        output, _ = twin(numbers(7, 5, 6).to("loom"))
-    assert OWN not in nodes(output)
-    torch.testing.assert_close(
-        output.float().cpu(), layer(numbers(7, 5, 6))[0], rtol=2e-2, atol=2e-2
-    )
+        output, last = twin(on_loom)
+    for each in (output, *(last if isinstance(last, tuple) else [last])):
+        assert each.dtype == dtype
+    # A step or two are PyTorch's composite.
+    assert (OWN in nodes(output)) == (steps > 2)
+    torch.testing.assert_close(output.float().cpu(), wanted, rtol=2e-2, atol=2e-2)
+    output.float().sum().backward()
+    assert on_loom.grad.dtype == given
+    if steps == 2:
+        return  # gradients of the composite are rounded at each step
+    wanted.sum().backward()
+    for mine, theirs in zip(twin.parameters(), layer.parameters(), strict=True):
+        assert mine.grad.dtype == torch.float32
+        torch.testing.assert_close(mine.grad.cpu(), theirs.grad, rtol=5e-2, atol=5e-2)
+
+
+@every_kind
+def test_autocast_of_packed_sequences_without_gradients(kind):
+    layer, twin = twins(kind, 6, 20)
+    x = numbers(7, 3, 6)
+    lengths = torch.tensor([7, 5, 4])
+    with torch.no_grad():
+        wanted, _ = layer(pack_padded_sequence(x, lengths))
+        with torch.autocast("loom"):
+            output, _ = twin(pack_padded_sequence(x.to("loom"), lengths))
+    assert output.data.dtype == torch.bfloat16
+    torch.testing.assert_close(output.data.float().cpu(), wanted.data, rtol=2e-2, atol=2e-2)
 
 
 @every_kind

@@ -3,7 +3,6 @@
 
 #include "loom/ops/recipes/watched.h"
 
-#include <ATen/autocast_mode.h>
 #include <torch/csrc/autograd/functions/utils.h>
 
 namespace loom::ops::recurrent {
@@ -41,7 +40,7 @@ Steps steps_of_common_form(const Call& call, c10::ScalarType dtype) {
   if (!input.defined() || is_watched(input) || !is_plain(input, input.device(), dtype)) return {};
   if (input.dim() != 3 && input.dim() != 2) return {};
   if (input.numel() == 0 || call.num_layers < 1) return {};
-  if (at::autocast::is_autocast_enabled(at::kPrivateUse1) || !can_run_layer()) return {};
+  if (!can_run_layer()) return {};
   Steps steps;
   if (call.batch_sizes != nullptr) {
     if (input.dim() != 2) return {};

@@ -92,24 +92,15 @@ CallResult run_layers(const Call& call, const Steps& steps, double dropout, bool
           lstm ? at::stack(last_cell, 0) : at::Tensor()};
 }
 
-/// Whether layers of half types should be computed in float32: so are cell and state, which is more
-/// precise, and the weights are widened once for all steps. Where the processor multiplies bfloat16
-/// steps with much to multiply, or with more weights than caches keep, are faster as they are.
-bool suits_widening(const Call& call) {
+bool is_autocast() { return at::autocast::is_autocast_enabled(at::kPrivateUse1); }
+
+/// True if layers should be computed in float32 rather than in the half type `dtype`: cell and
+/// state are more precise then, and the weights are widened once for all steps. Where the processor
+/// multiplies bfloat16, steps with much to multiply, or with more weights than caches keep, are
+/// faster in bfloat16.
+bool is_faster_widened(const Call& call, c10::ScalarType dtype) {
   constexpr std::int64_t kMostWeights = 1 << 20, kMostProducts = 8 << 20;
-  const at::Tensor& input = call.input;
-  if (!input.defined() || !c10::isReducedFloatingType(input.scalar_type()) ||
-      at::autocast::is_autocast_enabled(at::kPrivateUse1) || call.params.size() < 2) {
-    return false;
-  }
-  const auto is_alike = [&](const at::Tensor& tensor) {
-    return tensor.defined() && !is_watched(tensor) && tensor.scalar_type() == input.scalar_type();
-  };
-  if (!is_alike(input) || !std::ranges::all_of(call.states, is_alike) ||
-      !std::ranges::all_of(call.params, is_alike)) {
-    return false;
-  }
-  if (input.scalar_type() == at::kHalf || !can_multiply<c10::BFloat16>()) return true;
+  if (dtype == at::kHalf || !can_multiply<c10::BFloat16>()) return true;
   // Without gradients the composite of a plain RNN is two products a step and little else.
   if (kernels::recurrent::gate_count(call.kind) == 1 && !at::GradMode::is_enabled()) return false;
   const std::int64_t weights = call.params[1].numel();
@@ -117,24 +108,58 @@ bool suits_widening(const Call& call) {
   return weights <= kMostWeights && rows * weights <= kMostProducts;
 }
 
-std::optional<CallResult> run_widened(const Call& call, double dropout, bool records) {
-  if (!suits_widening(call)) return {};
-  const auto wide = [](const auto& tensors) {
+/// True if `takes` accepts the input, all states and all parameters, and there are such.
+template <class Takes>
+bool all_operands(const Call& call, Takes takes) {
+  return call.params.size() >= 2 && takes(call.input) && std::ranges::all_of(call.states, takes) &&
+         std::ranges::all_of(call.params, takes);
+}
+
+/// A call with the operands of another one, in a dtype.
+class Converted {
+ public:
+  Converted(const Call& call, c10::ScalarType dtype) : params_(convert(call.params, dtype)) {
+    call_.emplace(Call{call.kind, call.input.to(dtype), call.batch_sizes,
+                       convert(call.states, dtype), params_, call.has_biases, call.num_layers,
+                       call.bidirectional, call.batch_first});
+  }
+  Converted(const Converted&) = delete;
+  Converted& operator=(const Converted&) = delete;
+
+  [[nodiscard]] const Call& call() const noexcept { return *call_; }
+
+ private:
+  static std::vector<at::Tensor> convert(at::TensorList tensors, c10::ScalarType dtype) {
     std::vector<at::Tensor> made;
-    for (const at::Tensor& tensor : tensors) made.push_back(tensor.to(at::kFloat));
+    for (const at::Tensor& tensor : tensors) made.push_back(tensor.to(dtype));
     return made;
-  };
-  const std::vector<at::Tensor> params = wide(call.params);
-  Call widened{call.kind,       call.input.to(at::kFloat), call.batch_sizes, wide(call.states),
-               params,          call.has_biases,           call.num_layers,  call.bidirectional,
-               call.batch_first};
-  const Steps steps = steps_of_common_form(widened);
+  }
+
+  std::vector<at::Tensor> params_;  // the call refers to them
+  std::optional<Call> call_;
+};
+
+std::optional<CallResult> run_in_float32(const Call& call, double dropout, bool records,
+                                         c10::ScalarType dtype) {
+  const Converted wide(call, at::kFloat);
+  const Steps steps = steps_of_common_form(wide.call());
   if (steps.count() < kFewestSteps) return {};
-  CallResult result = run_layers(widened, steps, dropout, records);
+  CallResult result = run_layers(wide.call(), steps, dropout, records);
   for (at::Tensor* each : {&result.output, &result.hidden, &result.cell}) {
-    if (each->defined()) *each = each->to(call.input.scalar_type());
+    if (each->defined()) *each = each->to(dtype);
   }
   return result;
+}
+
+/// Operands that all are of one half type.
+std::optional<CallResult> run_widened(const Call& call, double dropout, bool records) {
+  if (!call.input.defined() || !c10::isReducedFloatingType(call.input.scalar_type())) return {};
+  const c10::ScalarType dtype = call.input.scalar_type();
+  const auto is_alike = [&](const at::Tensor& tensor) {
+    return tensor.defined() && !is_watched(tensor) && tensor.scalar_type() == dtype;
+  };
+  if (!all_operands(call, is_alike) || !is_faster_widened(call, dtype)) return {};
+  return run_in_float32(call, dropout, records, dtype);
 }
 
 /// An LSTM of bfloat16 of which no gradient is wanted.
@@ -153,8 +178,27 @@ std::optional<CallResult> run_bfloat16(const Call& call, double dropout, bool re
   return result;
 }
 
+/// Under autocast the composite casts its operands at each step. Its cells are on autocast's list,
+/// so its results have autocast's dtype, as these have.
+std::optional<CallResult> run_autocast(const Call& call, double dropout, bool records) {
+  const c10::ScalarType dtype = at::autocast::get_autocast_dtype(at::kPrivateUse1);
+  const auto is_cast = [](const at::Tensor& tensor) {
+    return tensor.defined() && !is_watched(tensor) &&
+           (tensor.scalar_type() == at::kFloat || c10::isReducedFloatingType(tensor.scalar_type()));
+  };
+  if (!c10::isReducedFloatingType(dtype) || !all_operands(call, is_cast)) return {};
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastPrivateUse1);
+  if (dtype == at::kBFloat16 && can_run_bfloat16_layer()) {
+    const Converted narrow(call, dtype);
+    if (auto result = run_bfloat16(narrow.call(), dropout, records)) return result;
+  }
+  if (!is_faster_widened(call, dtype)) return {};
+  return run_in_float32(call, dropout, records, dtype);
+}
+
 /// What kernels of ours compute.
 std::optional<CallResult> run_own(const Call& call, double dropout, bool records) {
+  if (is_autocast()) return run_autocast(call, dropout, records);
   const Steps steps = steps_of_common_form(call);
   if (steps.count() > 0) return run_layers(call, steps, dropout, records);
   if (auto result = run_bfloat16(call, dropout, records)) return result;
@@ -225,7 +269,7 @@ std::optional<LayerResult> run_cell(Cell kind, const at::Tensor& input, at::Tens
                                     const OptionalTensor& hidden_bias, bool records) {
   const bool biased = input_bias && input_bias->defined();
   if (biased != (hidden_bias && hidden_bias->defined())) return {};
-  if (!input.defined() || input.dim() != 2) return {};
+  if (!input.defined() || input.dim() != 2 || is_autocast()) return {};
   std::vector<at::Tensor> params{input_weight, hidden_weight};
   if (biased) params.insert(params.end(), {*input_bias, *hidden_bias});
   Call call{kind, input, nullptr, {}, params, biased, 1, false, false};
