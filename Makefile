@@ -18,7 +18,7 @@ DONE := $(VENV)/.loom
 export PATH := $(VENV)/bin:$(PATH)
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 
-.PHONY: help demo test test-all test-systems conformance install lint format tidy sanitizers arm bench clean distclean
+.PHONY: help demo test test-all test-systems conformance fuzz install lint format tidy sanitizers arm bench clean distclean
 
 help:
 	@echo "make demo        train two models on cpu and on loom, and compare"
@@ -26,6 +26,7 @@ help:
 	@echo "make test-all    the tests that make test leaves out (an hour)"
 	@echo "make test-systems  every PyTorch system on loom, the slow tests too; writes docs/systems.md"
 	@echo "make conformance PyTorch's own operator databases, loom against cpu, all of them"
+	@echo "make fuzz        random calls and programs, loom against cpu, in all modes, for MINUTES=10"
 	@echo "make install     build the wheel and install it into $(VENV)"
 	@echo "make lint        formatters, linters, type checks; make format mends what it can"
 	@echo "make tidy        clang-tidy on everything that is compiled (minutes)"
@@ -59,6 +60,9 @@ conformance: install
 install: $(DONE)/tools $(DONE)/torch $(DONE)/xbyak
 	$(PIP) install -v --no-build-isolation --config-settings=build-dir=$(BUILD) $(define) '.[demo,test$(extras)]'
 	cd / && $(PY) -c 'import torch; torch.empty(1, device="loom")'
+
+fuzz: install
+	$(PY) tests_py/fuzz/run.py --minutes $(or $(MINUTES),10) $(ARGS)
 
 lint: $(DONE)/lint
 	pre-commit run --all-files

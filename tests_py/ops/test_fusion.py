@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 import torch
 from ops_support import busy, held, layer_norm, numbers, softmax
-from program_checks import different_bits, far_apart
+
+from support.program_checks import different_bits, far_apart
 
 
 def agrees(function: Callable[..., torch.Tensor], *operands: torch.Tensor, size: float = 100.0):

@@ -6,7 +6,8 @@ import threading
 import pytest
 import torch
 from ops_support import busy, keep_busy, layer_norm, numbers, softmax
-from program_checks import far_apart
+
+from support.program_checks import far_apart
 
 LOOKS = {
     "item": lambda t: t[3, 5].item(),

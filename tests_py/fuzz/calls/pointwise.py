@@ -74,7 +74,8 @@ def finished(draw: Draw, name: str, code: str, operands: list[Operand], family: 
     if out or not floats or draw.chance(0.5):
         return draw.way(call, gradients=floats, out=out)
     used = draw.used(code)
-    return draw.way(Call(family, used, tuple(operands), pointwise=used == code), gradients=floats)
+    alone = used == code and name != "tanhshrink"
+    return draw.way(Call(family, used, tuple(operands), pointwise=alone), gradients=floats)
 
 
 def unary(draw: Draw) -> Call:

@@ -84,7 +84,7 @@ class GraphProgram(RandomProgram):
         return f"def function({names}):\n{body}    return [{', '.join(self.returned())}]\n"
 
     def script(self) -> str:
-        """A script that checks the program, in tests_py/compile."""
+        """A script that checks the program, in tests_py/fuzz."""
         return (
             "import sys; sys.path.insert(0, '..')\nimport torch, torch_loom\n"
             "from graph_programs import *\n"

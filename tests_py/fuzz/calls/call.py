@@ -158,7 +158,7 @@ class Call:
         return string.ascii_letters[: len(self.operands)]
 
     def script(self) -> str:
-        """A program that judges this call, to be run in tests_py/ops."""
+        """A program that judges this call, to be run in tests_py/fuzz."""
         return (
             "import sys; sys.path.insert(0, '..')\n"
             "import torch, torch_loom\nfrom calls.call import Call, Operand\n"

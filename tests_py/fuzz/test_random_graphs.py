@@ -6,16 +6,30 @@ those of these seeds. A failure prints the shortest function that was found to f
 """
 
 import os
+from collections.abc import Iterator
 
 import pytest
+import torch
 from graph_programs import failure
 from random_graphs import random_graph
 
 from support.programs import shrink
 
-pytestmark = pytest.mark.thorough
+pytestmark = [
+    pytest.mark.thorough,
+    # Compiling imports modules that are written with torch.jit.
+    pytest.mark.filterwarnings(r"ignore:`torch.jit.\w+` is deprecated:DeprecationWarning"),
+]
 
 USUAL = range(24)
+
+
+@pytest.fixture(autouse=True)
+def nothing_compiled() -> Iterator[None]:
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    yield
+    torch._dynamo.reset()
 
 
 def seeds() -> range:

@@ -8,9 +8,9 @@ those of these seeds. A failure prints the shortest program that was found to fa
 import os
 
 import pytest
-from program_checks import failure
 from random_programs import random_program
 
+from support.program_checks import failure
 from support.programs import shrink
 
 pytestmark = pytest.mark.thorough

@@ -2,7 +2,7 @@
 """Random calls of operators do on loom what they do on cpu: values, dtypes, strides, errors.
 
 A fixed batch of each family runs by default, more of it with the thorough tests.
-`python tests_py/ops/random_calls.py --seconds 600 --first 5000` goes on for a chosen time.
+`make fuzz MINUTES=60` goes on for a chosen time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from calls.call import Call, Operand
 from calls.families import FAMILIES, random_call
 from calls.known import KNOWN
 from calls.verdict import Finding, judge
-from random_calls import Caller, answers
+from corpus import PAST
+from run import Caller, answers
 
 QUICK, THOROUGH = range(30), range(30, 100)
 
@@ -40,6 +41,11 @@ def check(caller: Caller, family: str, seeds: range) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_calls_agree_with_cpu(caller: Caller, family: str) -> None:
     check(caller, family, QUICK)
+
+
+@pytest.mark.parametrize("name", PAST)
+def test_what_differed_once_agrees(name: str) -> None:
+    assert judge(PAST[name]) is None
 
 
 @pytest.mark.thorough
