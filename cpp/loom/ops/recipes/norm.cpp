@@ -279,20 +279,28 @@ Three batch_norm_no_stats(const at::Tensor& input, const OptionalTensor& weight,
 }
 
 Three batch_norm_backward(const at::Tensor& grad, const at::Tensor& input,
-                          const OptionalTensor& weight_opt, const OptionalTensor& running_mean,
-                          const OptionalTensor& running_var, const OptionalTensor& save_mean,
-                          const OptionalTensor& save_invstd, bool train, double eps,
+                          const OptionalTensor& weight_opt, const OptionalTensor& running_mean_opt,
+                          const OptionalTensor& running_var_opt,
+                          const OptionalTensor& save_mean_opt,
+                          const OptionalTensor& save_invstd_opt, bool train, double eps,
                           std::array<bool, 3> mask) {
-  const at::Tensor weight = defined_or_none(weight_opt);
+  // ATen's kernel of channels last reads them as if they were contiguous.
+  const auto contiguous = [](const OptionalTensor& vector) {
+    return vector && vector->defined() ? vector->contiguous() : at::Tensor();
+  };
+  const at::Tensor weight = contiguous(weight_opt);
+  const at::Tensor running_mean = contiguous(running_mean_opt);
+  const at::Tensor running_var = contiguous(running_var_opt);
+  const at::Tensor save_mean = contiguous(save_mean_opt);
+  const at::Tensor save_invstd = contiguous(save_invstd_opt);
   at::Tensor to_input, to_weight, to_bias;
   const auto dtype = native::param_scalar_type(
-      input, native::is_mixed_type(input, weight, defined_or_none(running_mean),
-                                   defined_or_none(running_var), defined_or_none(save_mean),
-                                   defined_or_none(save_invstd)));
+      input,
+      native::is_mixed_type(input, weight, running_mean, running_var, save_mean, save_invstd));
   if (mask[1]) to_weight = empty({input.size(1)}, dtype, input.device());
   if (mask[2]) to_bias = empty({input.size(1)}, dtype, input.device());
-  const at::Tensor mean = defined_or_none(train ? save_mean : running_mean);
-  const at::Tensor spread = defined_or_none(train ? save_invstd : running_var);
+  const at::Tensor mean = train ? save_mean : running_mean;
+  const at::Tensor spread = train ? save_invstd : running_var;
   const c10::MemoryFormat format = format_of_result(input);
   at::Tensor grads = grad.contiguous(format), inputs = input.contiguous(format);
   if (grads.strides() != inputs.strides()) {
