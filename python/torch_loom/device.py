@@ -4,6 +4,7 @@
 The current device belongs to the thread, as in CUDA. Every function may be called from any thread.
 """
 
+import os
 import warnings
 from collections.abc import Callable
 from types import TracebackType
@@ -82,8 +83,22 @@ def _lazy_init() -> None:
         )
     _C._init()
     _initialized = True
+    _warn_of_more_threads_than_processors()
     while _at_first_use:
         _at_first_use.pop(0)()
+
+
+def _warn_of_more_threads_than_processors() -> None:
+    threads = os.environ.get("LOOM_THREADS", "")
+    has_affinity = hasattr(os, "sched_getaffinity")
+    processors = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
+    if threads.isdigit() and int(threads) > processors:
+        warnings.warn(
+            f"LOOM_THREADS: expected at most {processors}, the number of processors of this "
+            f"process, got {threads}; its threads take each other's processors. Set a smaller "
+            "number, or none",
+            stacklevel=3,
+        )
 
 
 def _lazy_call(call: Callable[[], None]) -> None:

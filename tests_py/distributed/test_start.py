@@ -57,6 +57,41 @@ def start(store: str, named: dict[str, Any], reduces_on_cpu: bool) -> None:
     assert not dist.is_initialized()
 
 
+def gloo_for_loom(store: str) -> None:
+    dist.init_process_group(
+        "gloo",
+        store=dist.FileStore(store, int(os.environ["WORLD_SIZE"])),
+        rank=int(os.environ["RANK"]),
+        world_size=int(os.environ["WORLD_SIZE"]),
+    )
+    x = torch.ones(4, device="loom")
+    calls = {
+        "allreduce": lambda: dist.all_reduce(x),
+        "broadcast": lambda: dist.broadcast(x, 0),
+        "allgather": lambda: dist.all_gather([x.clone() for _ in range(2)], x),
+        "all_gather_single": lambda: dist.all_gather_into_tensor(torch.empty(8, device="loom"), x),
+        "send": lambda: dist.send(x, 1 - dist.get_rank()),
+        "verify_params_across_processes": lambda: torch.nn.parallel.DistributedDataParallel(
+            torch.nn.Linear(3, 2).to("loom")
+        ),
+    }
+    for name, call in calls.items():
+        with pytest.raises(RuntimeError, match=rf"^{name}: .*got tensors on loom.*loom:lccl"):
+            call()
+    y = torch.ones(4)
+    dist.all_reduce(y)
+    assert (y == 2).all()
+    dist.destroy_process_group()
+
+
+def test_gloo_alone_says_how_to_get_lccl(tmp_path: Path) -> None:
+    pool = RankPool(2, None)
+    try:
+        pool.run(gloo_for_loom, str(tmp_path / "store"))
+    finally:
+        pool.close()
+
+
 def gloo_alone(store: str) -> None:
     """Groups without loom are as they are without torch-loom."""
     rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])

@@ -101,3 +101,21 @@ def test_a_change_counts_for_work_that_is_queued(run) -> None:
     )
     alone, both = map(int, done.out.split())
     assert both > 4 * alone
+
+
+def test_more_threads_than_processors_are_warned_of(check):
+    source = """
+        import os, torch, warnings
+        count = len(os.sched_getaffinity(0))
+        with warnings.catch_warnings(record=True) as given:
+            warnings.simplefilter("always")
+            torch.ones(2, device="loom")
+        messages = [str(each.message) for each in given]
+        more = int(os.environ["LOOM_THREADS"]) > count
+        assert len(messages) == more, messages
+        if more:
+            assert f"LOOM_THREADS: expected at most {count}," in messages[0], messages
+            assert "got 99" in messages[0], messages
+    """
+    check(source, LOOM_THREADS="99", LOOM_DEVICES="1")
+    check(source, LOOM_THREADS="1", LOOM_DEVICES="1")

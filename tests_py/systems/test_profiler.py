@@ -39,6 +39,17 @@ def test_the_recipe_operators_have_device_time_and_results_do_not_change():
     assert "Self LOOM time total" in table
 
 
+@pytest.mark.parametrize("prefix", ["self_", ""])
+@pytest.mark.parametrize("unit", ["loom", "cuda"])
+def test_tables_are_sorted_by_the_columns_own_name(prefix, unit):
+    model, x = model_and_input()
+    with profile(activities=BOTH) as prof:
+        model(x)
+    averages = prof.key_averages()
+    expected = averages.table(sort_by=f"{prefix}device_time_total")
+    assert averages.table(sort_by=f"{prefix}{unit}_time_total") == expected
+
+
 def test_every_kernel_is_linked_to_its_operator_and_follows_its_launch():
     model, x = model_and_input()
     with profile(activities=BOTH) as prof:

@@ -9,7 +9,10 @@ import warnings
 from . import (
     attention,
     backward,
+    batching,
     compiler,
+    costs,
+    data_parallel,
     distributed,
     dlpack,
     fakes,
@@ -17,8 +20,10 @@ from . import (
     opcheck,
     optimizers,
     processes,
+    profiling,
     quantization,
     settings,
+    sharding,
 )
 
 __all__ = ["apply"]
@@ -33,12 +38,17 @@ def apply() -> None:
         opcheck,
         attention,
         backward,
+        batching,
         compiler,
+        costs,
+        data_parallel,
         distributed,
         fakes,
         optimizers,
+        profiling,
         quantization,
         settings,
+        sharding,
     ):
         try:
             module.apply()

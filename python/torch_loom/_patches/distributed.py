@@ -18,6 +18,7 @@ def apply() -> None:
     _patch_groups()
     _patch_timeouts()
     _patch_bfloat16_hooks()
+    _name_lccl()
 
 
 def _patch_default_backends() -> None:
@@ -106,6 +107,60 @@ def _patch_bfloat16_hooks() -> None:
         return original(self, hook)  # type: ignore[no-untyped-call]
 
     DistributedDataParallel._check_comm_hook = check_comm_hook  # type: ignore[method-assign]
+
+
+_COLLECTIVES = (
+    "all_gather_single",
+    "all_gather_single_coalesced",
+    "all_to_all_single",
+    "allgather",
+    "_allgather_base",
+    "allgather_coalesced",
+    "allgather_into_tensor_coalesced",
+    "allreduce",
+    "allreduce_coalesced",
+    "alltoall",
+    "alltoall_base",
+    "broadcast",
+    "gather",
+    "recv",
+    "recv_anysource",
+    "reduce",
+    "reduce_scatter",
+    "_reduce_scatter_base",
+    "reduce_scatter_single",
+    "reduce_scatter_single_coalesced",
+    "reduce_scatter_tensor_coalesced",
+    "scatter",
+    "send",
+)
+
+
+def _name_lccl() -> None:
+    # torch says that a group has no backend for loom, and not which one it could have.
+    for name in _COLLECTIVES:
+        method = getattr(torch.distributed.ProcessGroup, name)
+        setattr(torch.distributed.ProcessGroup, name, _with_advice(method))
+    # DistributedDataParallel, before anything else.
+    for name in ("_verify_params_across_processes", "_broadcast_coalesced"):
+        setattr(torch.distributed, name, _with_advice(getattr(torch.distributed, name)))
+
+
+def _with_advice(function: Any) -> Any:
+    @functools.wraps(function)
+    def call(*args: Any, **named: Any) -> Any:
+        try:
+            return function(*args, **named)
+        except RuntimeError as error:
+            if "No backend type associated with device type loom" not in str(error):
+                raise
+        raise RuntimeError(
+            f"{function.__name__.strip('_')}: expected tensors of a device that the process group "
+            "has a backend for, got tensors on loom. The backend for loom is lccl: call "
+            'torch.distributed.init_process_group("cpu:gloo,loom:lccl"), or without a backend'
+        )
+
+    return call
 
 
 def _is_accelerator() -> bool:

@@ -2,6 +2,7 @@
 """Fake tensors of loom: they promise what loom's operators give, which is what the cpu's give."""
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -33,6 +34,7 @@ def apply() -> None:
     _normalize_as_the_cpu()
     _normalize_layers_as_the_cpu()
     _unpool_as_the_cpu()
+    _check_cells_without_biases()
     _remember_the_current_device()
     # Fake tensors ask PyTorch which of its algorithms a convolution would take, and for devices
     # that it does not know it names one whose results are contiguous. Loom's are laid out as the
@@ -130,6 +132,20 @@ def _unpool_as_the_cpu() -> None:
         return output
 
     decompositions._max_unpoolnd = max_unpoolnd  # type: ignore[assignment]
+
+
+def _check_cells_without_biases() -> None:
+    # PyTorch's check asks for the devices of biases, although a recurrent cell may have none.
+    known: Callable[..., None] = _meta_registrations.rnn_cell_checkSizes
+
+    def check(
+        input_gates: torch.Tensor, hidden_gates: Any, input_bias: Any, hidden_bias: Any, *rest: Any
+    ) -> None:
+        if input_bias is None and hidden_bias is None:
+            input_bias = hidden_bias = input_gates.new_empty(input_gates.shape[1:])
+        known(input_gates, hidden_gates, input_bias, hidden_bias, *rest)
+
+    _meta_registrations.rnn_cell_checkSizes = check
 
 
 def _remember_the_current_device() -> None:
