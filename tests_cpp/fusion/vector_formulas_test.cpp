@@ -173,7 +173,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Case{Op::kExp, std::exp, 0.9}, Case{Op::kExp2, std::exp2, 1.0},
                       Case{Op::kExpm1, std::expm1, 1.7}, Case{Op::kLog, std::log, 1.2},
                       Case{Op::kLog2, std::log2, 2.0}, Case{Op::kLog1p, std::log1p, 1.3},
-                      Case{Op::kTanh, std::tanh, 1.9}, Case{Op::kErf, std::erf, 1.4}),
+                      Case{Op::kTanh, std::tanh, 1.9}, Case{Op::kErf, std::erf, 1.4},
+                      Case{Op::kSinh, std::sinh, 2.0}, Case{Op::kCosh, std::cosh, 2.0}),
     [](const auto& test) { return std::string(name_of(test.param.op)); });
 
 }  // namespace

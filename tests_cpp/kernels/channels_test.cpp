@@ -181,6 +181,45 @@ TEST(MomentsTest, WhatFloatCannotHoldIsSummedUpInDouble) {
   EXPECT_NEAR(moments(tiny.data(), 2).squares, 2e-60, 1e-66);
 }
 
+TEST(MomentsTest, OfSumsOfSeveralRunsInDouble) {
+  // Two channels of two runs of two elements.
+  const std::vector<float> huge = {3e30F, -3e30F, 0, 0, 1e30F, -1e30F, 0, 0};
+  const Moments found = wide_moments_of_sums(huge.data(), 2, 4, 2);
+  EXPECT_EQ(found.count, 4);
+  EXPECT_EQ(found.mean, 0);
+  EXPECT_NEAR(found.squares, 20e60, 1e55);
+  const std::vector<float> equal(8, 0.1F);
+  EXPECT_EQ(wide_moments_of_sums(equal.data(), 2, 4, 2).mean, double{0.1F});
+  EXPECT_EQ(wide_moments_of_sums(equal.data(), 2, 4, 2).squares, 0);
+}
+
+TEST(MomentsTest, OfColumnsBesideEachOtherInDouble) {
+  // Rows of three elements, of which two are columns.
+  const std::vector<float> rows = {1e30F, 0.1F, 7, -1e30F, 0.1F, 7};
+  Moments found[2];
+  wide_moments_of_columns(rows.data(), 2, 3, 2, found);
+  EXPECT_EQ(found[0].count, 2);
+  EXPECT_EQ(found[0].mean, 0);
+  EXPECT_NEAR(found[0].squares, 2e60, 1e54);
+  EXPECT_EQ(found[1].mean, double{0.1F});
+  EXPECT_EQ(found[1].squares, 0);
+}
+
+TEST(MomentsTest, SquaresThatEpsOutweighsNeedNoMoreDigits) {
+  EXPECT_TRUE(needs_wide_moments(1e-40, 10));
+  EXPECT_TRUE(needs_wide_moments(std::numeric_limits<double>::infinity(), 10, 1e-5));
+  EXPECT_FALSE(needs_wide_moments(1e-40, 10, 1e-5));
+  EXPECT_FALSE(needs_wide_moments(1, 10));
+}
+
+TEST(MomentsTest, AnInfiniteElementMakesTheMeanOfSumsInfinite) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const std::vector<float> row = {1, infinity, 2};
+  EXPECT_EQ(wide_moments_of_sums(row.data(), 1, 0, 3).mean, infinity);
+  EXPECT_TRUE(std::isnan(wide_moments_of_sums(row.data(), 1, 0, 3).squares));
+  EXPECT_TRUE(std::isnan(wide_moments(row.data(), 1, 0, 3).mean));
+}
+
 TEST(MomentsTest, EqualElementsVaryByTheRoundingOfTheirMeanAtMost) {
   const std::vector<float> row(777, 0.1F);
   constexpr double kRounding = 0.1 / (1 << 22);  // two of a float: short vectors add up longer

@@ -91,6 +91,28 @@ LOOM_TEST_SIMD_LEVELS(LayerNormTest);
 
 TEST_P(LayerNormTest, OfFloats) { expect_normal<float>(); }
 TEST_P(LayerNormTest, OfBFloat16) { expect_normal<BFloat16>(); }
+TEST_P(LayerNormTest, OfElementsWhoseSquaresFloatCannotHold) {
+  constexpr std::int64_t kColumns = 70;
+  for (const float scale : {1e-30F, 1e20F, 1e30F}) {
+    std::vector<float> row = elements<float>(kColumns, 1), to(kColumns), scratch(kColumns + 32);
+    double squares = 0, mean = 0;
+    for (float& x : row) {
+      x *= scale;
+      mean += double{x} / kColumns;
+    }
+    for (const float x : row) squares += (x - mean) * (x - mean);
+    const std::vector<float> ones(kColumns, 1), zeros(kColumns, 0);
+    float statistics[2];
+    layer_norm_row<float>.of(GetParam())(to.data(), row.data(), ones.data(), zeros.data(),
+                                         scratch.data(), kColumns, 0, statistics);
+    const double rstd = 1 / std::sqrt(squares / kColumns);
+    EXPECT_NEAR(statistics[1], rstd, rstd * kAllowed);
+    for (std::size_t i = 0; i < kColumns; ++i) {
+      EXPECT_NEAR(to[i], (row[i] - mean) * rstd, kAllowed) << scale;
+    }
+  }
+}
+
 TEST_P(LayerNormTest, GradientsOfFloats) { expect_gradients<float>(); }
 TEST_P(LayerNormTest, GradientsOfBFloat16) { expect_gradients<BFloat16>(); }
 

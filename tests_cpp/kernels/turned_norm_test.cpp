@@ -104,6 +104,34 @@ class TurnedNormTest : public testing::SimdTest {
 };
 LOOM_TEST_SIMD_LEVELS(TurnedNormTest);
 
+TEST_P(TurnedNormTest, OfElementsWhoseSquaresFloatCannotHold) {
+  constexpr std::int64_t kColumns = 9;
+  const std::vector<float> ones(kTurnedRows, 1), zeros(kTurnedRows, 0);
+  for (const float scale : {1e-30F, 1e20F, 1e30F}) {
+    std::vector<float> from = elements<float>(kColumns * kTurnedRows, 1);
+    for (float& x : from) x *= scale;
+    std::vector<float> made = from;
+    TurnedStatistics found;
+    normalise_turned<float>.of(GetParam())(made.data(), kColumns,
+                                           {ones.data(), zeros.data(), true, 1e-80}, found);
+    for (std::int64_t row = 0; row < kTurnedRows; ++row) {
+      double mean = 0, squares = 0;
+      for (std::int64_t c = 0; c < kColumns; ++c) {
+        mean += double{from[c * kTurnedRows + row]} / kColumns;
+      }
+      for (std::int64_t c = 0; c < kColumns; ++c) {
+        squares += std::pow(from[c * kTurnedRows + row] - mean, 2);
+      }
+      const double rstd = 1 / std::sqrt(squares / kColumns);
+      EXPECT_NEAR(found.rstd[row], rstd, rstd * kAllowed) << scale;
+      for (std::int64_t c = 0; c < kColumns; ++c) {
+        const std::int64_t at = c * kTurnedRows + row;
+        EXPECT_NEAR(made[at], (from[at] - mean) * rstd, kAllowed) << scale;
+      }
+    }
+  }
+}
+
 TEST_P(TurnedNormTest, WithParametersOfRows) {
   expect_normal<float>(true);
   expect_normal<simd::BFloat16>(true);

@@ -104,8 +104,27 @@ Moments wide_moments_of_sums(const T* from, std::int64_t runs, std::int64_t stri
   return all;
 }
 
-bool needs_wide_moments(double squares, double count) noexcept {
-  return !std::isfinite(squares) || squares < kLeastSquare * count;
+template <class T>
+void wide_moments_of_columns(const T* from, std::int64_t rows, std::int64_t stride,
+                             std::int64_t channels, Moments* found) noexcept {
+  const auto count = static_cast<double>(rows);
+  for (std::int64_t c = 0; c < channels; ++c) found[c] = {.count = count};
+  const auto for_elements = [&](auto add) {
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const T* const elements = from + row * stride;
+      for (std::int64_t c = 0; c < channels; ++c) {
+        add(found[c], static_cast<double>(simd::widen(elements[c])));
+      }
+    }
+  };
+  for_elements([](Moments& of, double value) { of.mean += value; });
+  for (std::int64_t c = 0; c < channels; ++c) found[c].mean /= count;
+  for_elements(
+      [](Moments& of, double value) { of.squares += (value - of.mean) * (value - of.mean); });
+}
+
+bool needs_wide_moments(double squares, double count, double eps) noexcept {
+  return !std::isfinite(squares) || (squares < kLeastSquare * count && eps < kLeastSquare);
 }
 
 Moments merged(const Moments& a, const Moments& b) noexcept {
@@ -126,6 +145,12 @@ template Moments wide_moments(const float*, std::int64_t, std::int64_t, std::int
 template Moments wide_moments(const simd::BFloat16*, std::int64_t, std::int64_t,
                               std::int64_t) noexcept;
 template Moments wide_moments(const simd::Half*, std::int64_t, std::int64_t, std::int64_t) noexcept;
+template void wide_moments_of_columns(const float*, std::int64_t, std::int64_t, std::int64_t,
+                                      Moments*) noexcept;
+template void wide_moments_of_columns(const simd::BFloat16*, std::int64_t, std::int64_t,
+                                      std::int64_t, Moments*) noexcept;
+template void wide_moments_of_columns(const simd::Half*, std::int64_t, std::int64_t, std::int64_t,
+                                      Moments*) noexcept;
 template Moments wide_moments_of_sums(const float*, std::int64_t, std::int64_t,
                                       std::int64_t) noexcept;
 template Moments wide_moments_of_sums(const simd::BFloat16*, std::int64_t, std::int64_t,

@@ -33,8 +33,15 @@ template <class T>
 [[nodiscard]] Moments wide_moments_of_sums(const T* from, std::int64_t runs, std::int64_t stride,
                                            std::int64_t columns) noexcept;
 
-/// True if a sum of so many squares in float32 has lost digits, or left the range.
-[[nodiscard]] bool needs_wide_moments(double squares, double count) noexcept;
+/// The same of `channels` columns that lie side by side, of one element in each of `rows` rows that
+/// are `stride` elements apart: found[0] to found[channels - 1].
+template <class T>
+void wide_moments_of_columns(const T* from, std::int64_t rows, std::int64_t stride,
+                             std::int64_t channels, Moments* found) noexcept;
+
+/// True if a sum of so many squares in float32 left the range, or lost digits that count beside
+/// `eps`, which is added to the variance.
+[[nodiscard]] bool needs_wide_moments(double squares, double count, double eps = 0) noexcept;
 
 /// Both together, by the formula of Chan et al. An infinite mean of `a` makes it NaN, as in ATen.
 [[nodiscard]] Moments merged(const Moments& a, const Moments& b) noexcept;

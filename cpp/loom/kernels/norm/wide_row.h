@@ -32,6 +32,7 @@ WideStatistics wide_statistics(const T* values, std::int64_t stride,
     found.mean += static_cast<double>(simd::widen(values[c * stride]));
   }
   found.mean /= static_cast<double>(columns);
+  if (!__builtin_isfinite(found.mean)) return {found.mean, __builtin_nan("")};
   for (std::int64_t c = 0; c < columns; ++c) {
     const double distance = static_cast<double>(simd::widen(values[c * stride])) - found.mean;
     found.squares += distance * distance;

@@ -137,7 +137,7 @@ void training_factors(Grid& grid, const TensorRef& to, const TensorRef& mean,
                       const TensorRef& running_var, const TensorRef& input, const TensorRef& weight,
                       const TensorRef& bias, TrainingNumbers numbers) {
   const ChannelMoments moments =
-      channel_moments(grid, input.alias(), numbers.layout, WideMoments::kBySums);
+      channel_moments(grid, input.alias(), numbers.layout, WideMoments::kBySums, numbers.eps);
   kernels::norm::training_factors(numbers.layout, moments.mean.data(), moments.square_sum.data(),
                                   {.weight = row_numbers(weight),
                                    .bias = row_numbers(bias),

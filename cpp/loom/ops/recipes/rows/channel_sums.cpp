@@ -7,6 +7,7 @@
 #include "loom/ops/recipes/rows/row_scratch.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 
 namespace loom::ops {
@@ -114,26 +115,43 @@ ChannelMoments moments_of(Grid& grid, const T* from, ChannelLayout layout) {
 
 /// Replaces the moments of channels whose squares float32 does not hold.
 template <class T>
-void widen_moments(Grid& grid, const T* from, ChannelLayout layout, WideMoments wide,
+void widen_moments(Grid& grid, const T* from, ChannelLayout layout, WideMoments wide, double eps,
                    ChannelMoments& moments) {
   const auto count = static_cast<double>(layout.count());
   const auto needs_wide = [&](double squares) {
-    return kernels::norm::needs_wide_moments(squares, count);
+    return kernels::norm::needs_wide_moments(squares, count, eps);
   };
   // Almost always there are none, and few channels are looked through sooner than cores wake.
   if (layout.channels <= kChannelsOfBlock && std::ranges::none_of(moments.square_sum, needs_wide)) {
     return;
   }
-  const auto compute = wide == WideMoments::kBySteps ? &kernels::norm::wide_moments<T>
-                                                     : &kernels::norm::wide_moments_of_sums<T>;
+  const auto replace = [&](std::int64_t channel, const kernels::norm::Moments& found) {
+    moments.mean[static_cast<std::size_t>(channel)] = found.mean;
+    moments.square_sum[static_cast<std::size_t>(channel)] = found.squares;
+  };
+  const bool by_sums = wide == WideMoments::kBySums;
+  if (by_sums && layout.inner == 1) {
+    // Channels beside each other share cache lines: all of a strip are read together.
+    constexpr std::int64_t kStrip = 64;
+    for_channels(grid, layout.channels, kStrip, [&](Range channels) {
+      const double* const squares = moments.square_sum.data();
+      if (std::none_of(squares + channels.begin, squares + channels.end, needs_wide)) return;
+      std::array<kernels::norm::Moments, kStrip> found;
+      kernels::norm::wide_moments_of_columns(from + channels.begin, layout.outer, layout.channels,
+                                             channels.length(), found.data());
+      for (std::int64_t c = channels.begin; c < channels.end; ++c) {
+        if (needs_wide(squares[c])) replace(c, found[static_cast<std::size_t>(c - channels.begin)]);
+      }
+    });
+    return;
+  }
+  const auto compute =
+      by_sums ? &kernels::norm::wide_moments_of_sums<T> : &kernels::norm::wide_moments<T>;
   for_channels(grid, layout.channels, kElementsOfBlock / layout.count(), [&](Range channels) {
-    for (std::int64_t channel = channels.begin; channel < channels.end; ++channel) {
-      const auto index = static_cast<std::size_t>(channel);
-      if (!needs_wide(moments.square_sum[index])) continue;
-      const auto found = compute(from + channel * layout.inner, layout.outer,
-                                 layout.channels * layout.inner, layout.inner);
-      moments.mean[index] = found.mean;
-      moments.square_sum[index] = found.squares;
+    for (std::int64_t c = channels.begin; c < channels.end; ++c) {
+      if (!needs_wide(moments.square_sum[static_cast<std::size_t>(c)])) continue;
+      replace(c, compute(from + c * layout.inner, layout.outer, layout.channels * layout.inner,
+                         layout.inner));
     }
   });
 }
@@ -203,11 +221,11 @@ std::optional<ChannelLayout> channel_layout_of(const at::Tensor& self, Reduced r
 }
 
 ChannelMoments channel_moments(Grid& grid, const at::Tensor& input, ChannelLayout layout,
-                               WideMoments wide) {
+                               WideMoments wide, double eps) {
   return with_row_element(input.scalar_type(), [&]<class T>() {
     const T* const from = row_elements<T>(input);
     ChannelMoments moments = moments_of(grid, from, layout);
-    widen_moments(grid, from, layout, wide, moments);
+    widen_moments(grid, from, layout, wide, eps, moments);
     return moments;
   });
 }

@@ -30,8 +30,9 @@ enum class WideMoments {
   kBySteps,  ///< Welford's, as ATen's variances: the mean of an infinite element and others is NaN
   kBySums,   ///< as ATen's batch norm: that mean is infinite
 };
+/// `eps`: what is added to variances. Squares that it outweighs need no more digits.
 [[nodiscard]] ChannelMoments channel_moments(Grid& grid, const at::Tensor& input,
-                                             ChannelLayout layout, WideMoments wide);
+                                             ChannelLayout layout, WideMoments wide, double eps);
 
 struct ChannelGradients {
   std::vector<double> sum, product;  // of grad, and of grad * (input - mean)

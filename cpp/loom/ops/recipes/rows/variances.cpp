@@ -64,7 +64,7 @@ void of_rows(Grid& grid, const T* from, ChannelLayout layout, const Results& to)
 
 /// Channels whose elements lie in several places.
 void of_channels(Grid& grid, const at::Tensor& input, ChannelLayout layout, const Results& to) {
-  const ChannelMoments moments = channel_moments(grid, input, layout, WideMoments::kBySteps);
+  const ChannelMoments moments = channel_moments(grid, input, layout, WideMoments::kBySteps, 0);
   const auto count = static_cast<double>(layout.count());
   const std::int64_t each = std::max<std::int64_t>(kElementsOfBlock / layout.count(), 1);
   grid.run_by_any(ceil_div(layout.channels, each), [&](std::int64_t block) {
