@@ -81,9 +81,9 @@ def _lazy_init() -> None:
             "Cannot re-initialize loom in forked subprocess: its worker threads exist only in the "
             "parent. To use loom with multiprocessing, use the 'spawn' start method"
         )
+    _warn_of_more_threads_than_processors()
     _C._init()
     _initialized = True
-    _warn_of_more_threads_than_processors()
     while _at_first_use:
         _at_first_use.pop(0)()
 

@@ -131,8 +131,10 @@ using Ldexp = detail::StructuredForm<Op, LdexpMeta, Elementwise<4>, native::ldex
 /// True for operands that ATen has a kernel for, which scales without leaving the range on the way.
 /// It multiplies others by a power of two.
 bool has_ldexp_kernel(const at::Tensor& self, const at::Tensor& other) {
+  const c10::ScalarType exponents = other.scalar_type();
   return self.is_privateuseone() && self.is_floating_point() &&
-         c10::isIntegralType(other.scalar_type(), /*includeBool=*/false);
+         c10::isIntegralType(exponents, /*includeBool=*/false) && exponents != c10::kUInt16 &&
+         exponents != c10::kUInt32 && exponents != c10::kUInt64;
 }
 
 at::Tensor ldexp(const at::Tensor& self, const at::Tensor& other) {

@@ -187,8 +187,14 @@ std::optional<CallResult> run_autocast(const Call& call, double dropout, bool re
            (tensor.scalar_type() == at::kFloat || c10::isReducedFloatingType(tensor.scalar_type()));
   };
   if (!c10::isReducedFloatingType(dtype) || !all_operands(call, is_cast)) return {};
+  const std::int64_t steps = call.batch_sizes != nullptr ? call.batch_sizes->numel()
+                             : call.input.dim() == 3     ? call.input.size(call.batch_first ? 1 : 0)
+                                                         : 1;
+  if (steps < kFewestSteps) return {};
+  const bool wants_gradient = records && torch::autograd::compute_requires_grad(
+                                             call.input, at::TensorList(call.states), call.params);
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastPrivateUse1);
-  if (dtype == at::kBFloat16 && can_run_bfloat16_layer()) {
+  if (dtype == at::kBFloat16 && !wants_gradient && can_run_bfloat16_layer()) {
     const Converted narrow(call, dtype);
     if (auto result = run_bfloat16(narrow.call(), dropout, records)) return result;
   }
