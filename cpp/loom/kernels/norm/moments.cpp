@@ -3,6 +3,7 @@
 
 #include "loom/kernels/norm/extrema.h"
 #include "loom/kernels/norm/sums.h"
+#include "loom/kernels/norm/wide_row.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,10 +11,6 @@
 
 namespace loom::kernels::norm {
 namespace {
-
-// Where squares are less than this on average, float may have lost digits of them or flushed them
-// to zero: its least normal number is 1.2e-38, and a millionth of the square that counts is enough.
-constexpr double kLeastSquare = 1e-30;
 
 /// The one value of all elements, if they are all the same and finite; NaN where one is not.
 template <class T>
@@ -124,7 +121,7 @@ void wide_moments_of_columns(const T* from, std::int64_t rows, std::int64_t stri
 }
 
 bool needs_wide_moments(double squares, double count, double eps) noexcept {
-  return !std::isfinite(squares) || (squares < kLeastSquare * count && eps < kLeastSquare);
+  return needs_wide_statistics(squares / count, eps);
 }
 
 Moments merged(const Moments& a, const Moments& b) noexcept {

@@ -19,7 +19,9 @@ struct WideStatistics {
 /// True if the squares of a row left the range of float32: some are infinite, or, where eps does
 /// not outweigh them, so small that they have lost digits.
 [[gnu::always_inline]] inline bool needs_wide_statistics(double variance, double eps) noexcept {
-  constexpr double kLeastSquare = 1e-30;  // float32 has all digits of numbers above 1.2e-38
+  // Of squares less than this on average float32 may have lost digits, or flushed them to zero: its
+  // least normal number is 1.2e-38, and a millionth of the square that counts is enough.
+  constexpr double kLeastSquare = 1e-30;
   return !__builtin_isfinite(variance) || (variance < kLeastSquare && eps < kLeastSquare);
 }
 
