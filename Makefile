@@ -18,7 +18,7 @@ DONE := $(VENV)/.loom
 export PATH := $(VENV)/bin:$(PATH)
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 
-.PHONY: help demo test test-all test-systems conformance fuzz install lint format tidy sanitizers arm bench clean distclean
+.PHONY: help demo test test-all test-systems conformance fuzz install lint format tidy sanitizers model arm bench clean distclean
 
 help:
 	@echo "make demo        train two models on cpu and on loom, and compare"
@@ -31,6 +31,7 @@ help:
 	@echo "make lint        formatters, linters, type checks; make format mends what it can"
 	@echo "make tidy        clang-tidy on everything that is compiled (minutes)"
 	@echo "make sanitizers  C++ tests and operators under AddressSanitizer, the core under ThreadSanitizer"
+	@echo "make model       models of queues, cores and exit, every state of them, by spin (minutes)"
 	@echo "make arm         the core for 64-bit ARM: cross-compiled, its tests under qemu (minutes)"
 	@echo "make bench       side-by-side speed of loom and cpu, eager and compiled (half an hour;"
 	@echo "                 ARGS=--quick: minutes; ARGS=\"pointwise --sizes 1e5,1e6\": a part)"
@@ -82,6 +83,9 @@ tidy: $(DONE)/gtest $(DONE)/lint install
 sanitizers: $(DONE)/gtest $(DONE)/tools $(DONE)/torch $(DONE)/xbyak $(DONE)/test
 	cmake --workflow --preset asan
 	cmake --workflow --preset tsan
+
+model: $(DONE)/model
+	$(PY) tests_cpp/model/run.py $(ARGS)
 
 arm: $(DONE)/arm $(DONE)/tools
 	cmake --preset arm
@@ -139,6 +143,10 @@ $(DONE)/test: pyproject.toml | $(DONE)/torch
 
 $(DONE)/gtest: | $(DONE)/venv
 	tools/need.sh libgtest-dev:/usr/include/gtest/gtest.h libgmock-dev:/usr/include/gmock/gmock.h
+	touch $@
+
+$(DONE)/model: | $(DONE)/venv
+	tools/need.sh spin:$$(command -v spin || echo /usr/bin/spin)
 	touch $@
 
 $(DONE)/arm: | $(DONE)/venv
