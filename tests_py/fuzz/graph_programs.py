@@ -6,12 +6,14 @@ symbols sizes of its own, too. Nothing waits between the calls, and the host cha
 right after each.
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
+from support.program_checks import different_bits
 from support.programs import RandomProgram, operand
 
 MODES: dict[str, dict[str, Any]] = {
@@ -83,11 +85,15 @@ class GraphProgram(RandomProgram):
         body = "".join(f"    {step.code}\n" for step in self.steps)
         return f"def function({names}):\n{body}    return [{', '.join(self.returned())}]\n"
 
+    def globals(self, device: str) -> dict[str, Any]:
+        """What the function sees beside its arguments."""
+        return {"torch": torch}
+
     def script(self) -> str:
         """A script that checks the program, in tests_py/fuzz."""
         return (
             "import sys; sys.path.insert(0, '..')\nimport torch, torch_loom\n"
-            "from graph_programs import *\n"
+            f"from graph_programs import *\nfrom {type(self).__module__} import *\n"
             f"# {self.source()}".replace("\n    ", "\n#     ")
             + f"program = {self!r}\nprint(failure(program))\n"
         )
@@ -102,13 +108,17 @@ class Called:
     gradients: list[torch.Tensor | None]
 
 
+@functools.lru_cache(maxsize=64)
+def numbers(shape: tuple[int, ...], dtype: torch.dtype, seed: int) -> torch.Tensor:
+    """Small whole numbers on cpu, which nobody may write."""
+    return operand(shape, dtype, seed, False).div(2, rounding_mode="trunc").to(dtype)
+
+
 def scope_of(device: str, call: int, sizes: dict[str, int]) -> dict[str, Any]:
     """What codes of arguments and steps see."""
 
     def make(shape: tuple[int, ...], dtype: torch.dtype, seed: int) -> torch.Tensor:
-        return operand(shape, dtype, 7 * seed + call, False).div(2, rounding_mode="trunc").to(
-            device=device, dtype=dtype
-        )  # fmt: skip
+        return numbers(shape, dtype, 7 * seed + call).to(device, copy=True)
 
     def on_cpu(dtype: torch.dtype, seed: int) -> torch.Tensor:
         return operand((), dtype, 7 * seed + call, False).round()
@@ -143,19 +153,28 @@ class Arguments:
         return passed, leaves
 
 
-def run(program: GraphProgram, device: str, *, compiled: bool = False) -> list[Called]:
-    """All calls, one after the other, with results as they are when all have been made."""
-    scope: dict[str, Any] = {"torch": torch}
+def run(
+    program: GraphProgram, device: str, *, compiled: bool = False, by_kernels: bool = False
+) -> list[Called]:
+    """All calls, one after the other, with results as they are when all have been made.
+    `by_kernels`: no graph is replayed, and each call is waited for."""
+    scope = program.globals(device)
     exec(compile(program.source(), "<program>", "exec"), scope)
     function: Callable[..., Any] = scope["function"]
     if compiled:
         torch._dynamo.reset()
-        function = torch.compile(function, **MODES[program.mode])
+        settings = MODES[program.mode]
+        if by_kernels:
+            settings = {name: value for name, value in settings.items() if name != "mode"}
+            settings |= {"options": {"triton.cudagraph_trees": False}}
+        function = torch.compile(function, **settings)
     arguments = Arguments(program, device)
     calls = []
     for call in range(CALLS[program.mode]):
         passed, leaves = arguments.of_call(call)
         calls.append(one_call(function, passed, leaves, keep=call % 3 != 1))
+        if by_kernels:
+            torch.accelerator.synchronize()
     for called in calls:
         called.values = [v.detach().cpu() if torch.is_tensor(v) else v for v in called.values]
         called.gradients = [None if g is None else g.detach().cpu() for g in called.gradients]
@@ -265,10 +284,25 @@ def apart(got: Any, wanted: Any, tolerance: float, scale: float) -> str:
     )
 
 
+def different_bits_of(got: list[Called], wanted: list[Called]) -> str:
+    """Of the same code: replays and timing change no bit (docs/design/compile.md)."""
+    for call, (one, other) in enumerate(zip(got, wanted, strict=True)):
+        pairs = zip((*one.values, *one.gradients), (*other.values, *other.gradients), strict=True)
+        for n, (a, b) in enumerate(pairs):
+            wrong = different_bits(a, b)
+            if wrong:
+                return f"call {call}: {n}: {wrong}, kernel by kernel"
+    return ""
+
+
 def attempt(program: GraphProgram, wanted: list[Called], device: str, compiled: bool) -> str:
     """What is wrong with a way to run it."""
     try:
-        return different(program, run(program, device, compiled=compiled), wanted)
+        got = run(program, device, compiled=compiled)
+        wrong = different(program, got, wanted)
+        if wrong or not compiled or device == "cpu":
+            return wrong
+        return different_bits_of(got, run(program, device, compiled=True, by_kernels=True))
     except Exception as error:
         return f"{type(error).__name__}: {error}"
 

@@ -6,6 +6,7 @@ import math
 import random
 import warnings
 from dataclasses import replace
+from typing import Any
 
 import torch
 from graph_programs import (
@@ -51,6 +52,8 @@ STEPS = {
     "casts": (["{x}.to({dtype})"], 3),
     "breaks": (["torch._dynamo.graph_break()"], 0.3),
 }  # fmt: skip
+# The tables whose results are rounded, or random.
+INEXACT = {"rough", "networks", "random", "random writes"}
 
 
 class Generator:
@@ -69,6 +72,7 @@ class Generator:
         self.shape = ["B", "C"]
         self.arguments: list[Argument] = []
         self.steps: list[Step] = []
+        self.tables = STEPS
         self.names: list[str] = []
         self.numbers: list[str] = []
         self.rough: set[int] = set()  # the memory of what is not exact, in the first variant
@@ -181,15 +185,17 @@ class Generator:
 
     # --- steps ---------------------------------------------------------------------------------
 
+    def scope(self, program: GraphProgram, call: int) -> dict[str, Any]:
+        passed, _ = Arguments(program, "cpu").of_call(call)
+        return {"torch": torch, **dict(zip((a.name for a in self.arguments), passed, strict=True))}
+
     def restart(self) -> bool:
         """Run all steps again, in each variant."""
         program = self.program()
         self.scopes = []
         try:
             for call in range(VARIANTS):
-                passed, _ = Arguments(program, "cpu").of_call(call)
-                scope = {"torch": torch}
-                scope.update(zip((a.name for a in self.arguments), passed, strict=True))
+                scope = self.scope(program, call)
                 self.scopes.append(scope)
                 for step in self.steps:
                     exec(step.code, scope)
@@ -221,11 +227,25 @@ class Generator:
         return not torch.is_tensor(value) or value.untyped_storage()._cdata not in self.rough
 
     def add_step(self) -> bool:
-        table = self.random.choices(list(STEPS), weights=[w for _, w in STEPS.values()])[0]
-        template = self.pick(STEPS[table][0])
+        table = self.random.choices(list(self.tables), [w for _, w in self.tables.values()])[0]
+        return self.add_of(table, self.pick(self.tables[table][0]))
+
+    def add_of(self, table: str, template: str) -> bool:
         if table == "breaks":
             self.steps.append(Step(template))
             return True
+        code, used, index = self.fill(template)
+        if not self.may_use(template, code, used, index):
+            return False
+        exact = table not in INEXACT and all(map(self.is_exact, used))
+        uses = (*used, index) if "{i" in template else tuple(used)
+        if table in ("writes", "random writes"):
+            return self.may_write(used) and self.emit(code, used[0], uses, exact)
+        result = f"v{len(self.steps)}"
+        return self.emit(f"{result} = {code}", result, uses, exact)
+
+    def fill(self, template: str, **more: str) -> tuple[str, list[str], str]:
+        """The code with names in it: itself, those of tensors, that of the index if it has one."""
         x = self.some_name()
         y, z, index = self.like(x), self.like(x), self.some_name()
         dims = self.tensor(x).dim()
@@ -238,15 +258,10 @@ class Generator:
         code = template.format(
             x=x, y=y, z=z, d=d, e=e, n=n, before=":, " * d, dtype=self.pick(FLOATS + INTEGERS),
             i=at.format(d=d), i0=at.format(d=0), p=turned.format(d=d), p0=turned.format(d=0),
+            **more,
         )  # fmt: skip
-        used = [name for key, name in (("{x}", x), ("{y}", y), ("{z}", z)) if key in template]
-        if not self.may_use(template, code, used, index):
-            return False
-        if table == "writes":
-            return self.write(code, x, used)
-        result = f"v{len(self.steps)}"
-        exact = table != "rough" and all(map(self.is_exact, used))
-        return self.emit(f"{result} = {code}", result, tuple(used), exact)
+        names = (("{x", x), ("{y", y), ("{z", z))
+        return code, [name for key, name in names if key in template], index
 
     def may_use(self, template: str, code: str, used: list[str], index: str) -> bool:
         if "{i" in template and not self.is_exact(index):
@@ -264,38 +279,51 @@ class Generator:
         info = torch.iinfo(dtype)
         return all(bool(((v >= info.min) & (v <= info.max)).all()) for v in values)
 
-    def write(self, code: str, x: str, used: list[str]) -> bool:
+    def may_write(self, used: list[str]) -> bool:
+        """Whether the first of them may be written from the others."""
         others = [self.tensor(n) for n in used[1:] if torch.is_tensor(self.tensor(n))]
-        if not may_write(self.tensor(x), others):
-            return False
-        return self.emit(code, x, tuple(used), all(map(self.is_exact, used)))
+        return may_write(self.tensor(used[0]), others)
 
-    def emit(self, code: str, result: str, uses: tuple[str, ...], exact: bool) -> bool:
-        """Adds the step if it is valid in each variant, and gives numbers that can be compared."""
+    def emit(
+        self,
+        code: str,
+        result: str,
+        uses: tuple[str, ...],
+        exact: bool,
+        others: tuple[str, ...] = (),
+    ) -> bool:
+        """Adds the step if it is valid in each variant, and gives numbers that can be compared.
+        `others`: what it writes beside the result."""
+        names = [name for name in (result, *others) if name]
         try:
             for scope in self.scopes:
                 exec(code, scope)
-            values = [scope[result] for scope in self.scopes]
+            values = [scope[name] for name in names for scope in self.scopes]
             good = all(torch.is_tensor(v) and v.numel() <= 4 * self.elements for v in values)
             good = good and all(map(is_small, values))
         except INVALID:
             good = False
         if not good:
-            self.restart_with_roughness()
+            if result in self.names:
+                self.restart_with_roughness()
             return False
         self.steps.append(Step(code, result, uses))
-        if result not in self.names:
+        if result and result not in self.names:
             self.names.append(result)
         if not exact or not all(map(is_tame, values)):
-            self.rough.add(values[0].untyped_storage()._cdata)
+            self.rough |= {self.tensor(name).untyped_storage()._cdata for name in names}
         floats = [v.detach() for v in values if v.is_floating_point() and v.numel() > 0]
         largest = [float(v.abs().max()) for v in floats]
         self.scale = max([self.scale, *largest])
         return True
 
+    def tensors(self) -> list[str]:
+        """The names of all tensors."""
+        return self.names
+
     def restart_with_roughness(self) -> None:
         # Other memory, of the same names.
-        rough = [name for name in self.names if not self.is_exact(name)]
+        rough = [name for name in self.tensors() if not self.is_exact(name)]
         self.restart()
         self.rough = {self.tensor(name).untyped_storage()._cdata for name in rough}
 

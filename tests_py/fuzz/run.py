@@ -2,10 +2,12 @@
 """The fuzzer: makes random cases on loom and on cpu and compares what comes back.
 
 A case is a call of an operator (a family of calls/families.py), a program of pointwise operators,
-reductions, views and writes (`programs`), or a function that is compiled (`graphs`). A process of
-its own makes it, so that a crash or a hang is a finding of the case that caused it. A run goes
-through all modes: instruction sets that the host has, both kinds of memory, numbers of threads.
-Findings are printed with their seed and as a script, without what does not matter to them.
+reductions, views and writes (`programs`), a function that is compiled (`graphs`, and on several
+streams `stream graphs`), or a program that is run on several streams, in threads and as a captured
+graph (`streams`). A process of its own makes it, so that a crash or a hang is a finding of the case
+that caused it. A run goes through all modes: instruction sets that the host has, both kinds of
+memory, numbers of threads. Findings are printed with their seed and as a script, without what does
+not matter to them.
 
     python run.py --minutes 60                           # everything
     python run.py --minutes 10 --first 1000 pool unary   # these families, from that seed
@@ -16,12 +18,14 @@ from __future__ import annotations
 
 import argparse
 import collections
+import concurrent.futures
 import dataclasses
 import datetime
 import itertools
 import math
 import os
 import sys
+import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -32,10 +36,10 @@ from support.line_worker import LineWorker
 
 SECONDS_PER_CASE = 120.0
 SECONDS_PER_GRAPH = 600.0  # it is compiled up to eight times
-# One case of a graph takes as long as so many calls.
-CALLS_PER_GRAPH = 300
-# Cases of one mode before the next mode has its turn.
-CASES_OF_A_TURN = 400
+# The parts of the time that kinds of cases get.
+SHARES = {"calls": 12, "programs": 3, "streams": 3, "graphs": 1, "stream graphs": 1}
+# How long a process makes cases of its mode; it takes some seconds to start.
+LEAST_SECONDS_OF_A_TURN, MOST_SECONDS_OF_A_TURN = 15.0, 120.0
 THREADS = (1, 2, 7)
 MEMORIES = ("unified", "isolated")
 # What narrows loom and its oracle to an instruction set.
@@ -43,7 +47,14 @@ NARROWING = {
     "avx2": {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"},
     "scalar": {},
 }
-SETS = ("scalar", "avx2", "avx512", "avx512_bf16", "amx")
+# What LOOM_SIMD calls the instruction sets that a device says it has, each with those before it.
+SETS = {
+    "scalar": "scalar",
+    "AVX2": "avx2",
+    "AVX-512": "avx512",
+    "AVX-512 with BF16": "avx512_bf16",
+    "AMX": "amx",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,8 +83,11 @@ def modes() -> list[Mode]:
 
     import torch_loom  # noqa: F401
 
-    most = torch.loom.get_device_properties(0).simd.lower()
-    sets = SETS[: SETS.index(most) + 1] if most in SETS else (most, "scalar")
+    most = torch.loom.get_device_properties(0).simd
+    names = list(SETS)
+    sets = [SETS[name] for name in names[: names.index(most) + 1]] if most in SETS else [
+        "scalar", most.lower()
+    ]  # fmt: skip
     made = [Mode(*each) for each in itertools.product(sets, MEMORIES, THREADS)]
     # A step that has no common divisor with the number of modes meets all of them.
     step = next(n for n in itertools.count(5) if math.gcd(n, len(made)) == 1)
@@ -118,7 +132,7 @@ class Caller:
         return LineWorker(script, **self._environment)
 
     def _ask(self, family: str, seed: int, on_cpu_only: bool) -> Answer:
-        patience = SECONDS_PER_GRAPH if family == "graphs" else SECONDS_PER_CASE
+        patience = SECONDS_PER_GRAPH if "graphs" in family else SECONDS_PER_CASE
         fields = self._worker.exchange([family, seed, on_cpu_only], patience)
         if fields is not None:
             return Answer(family, seed, **fields)
@@ -145,55 +159,114 @@ def answers(caller: Caller, families: Sequence[str], seeds: Iterable[int]) -> It
             yield caller.ask(family, seed)
 
 
+def kind_of(family: str) -> str:
+    return family if family in SHARES else "calls"
+
+
 class Cases:
-    """Families and seeds, one after the other: all families with the first seed, then the next."""
+    """Families and seeds: of the kind of cases that has had the least of its part of the time."""
 
     def __init__(self, families: Sequence[str], first: int) -> None:
-        self._families = families
-        self._made = 0
+        self._kinds: dict[str, list[str]] = {}
+        for family in families:
+            self._kinds.setdefault(kind_of(family), []).append(family)
+        self._made = dict.fromkeys(self._kinds, 0)
+        self._seconds = dict.fromkeys(self._kinds, 0.0)
         self._first = first
+        self._lock = threading.Lock()  # of all members
 
-    def __next__(self) -> tuple[str, int]:
-        while True:
-            round_, index = divmod(self._made, len(self._families))
-            self._made += 1
-            family = self._families[index]
-            calls = max(len(self._families) - 1, 1)
-            alone = len(self._families) == 1
-            if family != "graphs" or alone or round_ % (CALLS_PER_GRAPH // calls + 1) == 0:
-                return family, self._first + round_
+    def next(self) -> tuple[str, int]:
+        with self._lock:
+            kind = min(self._kinds, key=lambda kind: self._seconds[kind] / SHARES[kind])
+            round_, index = divmod(self._made[kind], len(self._kinds[kind]))
+            self._made[kind] += 1
+            # Until it is known: so that processes beside each other do not take the same kind.
+            self._seconds[kind] += 1e-3
+            return self._kinds[kind][index], self._first + round_
+
+    def __str__(self) -> str:
+        lasts = {kind: self._made[kind] // len(self._kinds[kind]) for kind in self._kinds}
+        return ", ".join(f"{kind} to {self._first + last}" for kind, last in lasts.items())
+
+    def took(self, family: str, seconds: float) -> None:
+        with self._lock:
+            self._seconds[kind_of(family)] += seconds
 
 
-def run(
-    families: Sequence[str], first: int, minutes: float, chosen: Sequence[Mode], known: bool
-) -> int:
-    """Prints findings as they come, and a row of counts for each mode; returns the number found."""
-    end = time.monotonic() + 60 * minutes
-    counts = {str(mode): collections.Counter[str]() for mode in chosen}
-    cases: Cases | None = None
-    for mode in itertools.cycle(chosen):
-        if time.monotonic() > end:
-            break
-        count = counts[str(mode)]
-        caller = Caller(**mode.environment())
-        cases = cases or Cases(families or caller.families, first)
-        for _ in range(CASES_OF_A_TURN):
-            found = caller.ask(*next(cases))
-            count["cases"] += 1
-            count["refused by both"] += found.refused
-            count["findings"] += bool(found.kind and not found.known)
-            count["known differences"] += bool(found.known)
-            if found.kind and (known or not found.known):
+class Counts:
+    """Of the cases of each mode, and of each kind, with the time that they took."""
+
+    def __init__(self, rows: Iterable[str]) -> None:
+        self._rows = {row: collections.Counter[str]() for row in (*rows, "all modes")}
+        self._seconds = collections.Counter[str]()
+        self._lock = threading.Lock()  # of all members
+
+    def add(self, mode: str, found: Answer, seconds: float) -> None:
+        kind = kind_of(found.family)
+        with self._lock:
+            self._seconds[kind] += seconds
+            for row in (mode, kind, "all modes"):
+                count = self._rows.setdefault(row, collections.Counter[str]())
+                count["cases"] += 1
+                count["refused by both"] += found.refused
+                count["findings"] += bool(found.kind and not found.known)
+                count["known differences"] += bool(found.known)
+
+    def __getitem__(self, row: str) -> collections.Counter[str]:
+        return self._rows[row]
+
+    def __str__(self) -> str:
+        lines = []
+        for row, count in self._rows.items():
+            told = ", ".join(f"{n} {what}" for what, n in count.items()) or "no cases"
+            rate = (
+                f", {count['cases'] / self._seconds[row]:.1f} a second of a process"
+                if row in SHARES
+                else ""
+            )
+            lines.append(f"{row}: {told}{rate}")
+        return "\n".join(lines)
+
+
+class Run:
+    """Processes beside each other, each of one mode after the other, until the time is up."""
+
+    def __init__(self, minutes: float, chosen: Sequence[Mode], cases: Cases, known: bool) -> None:
+        self._end = time.monotonic() + 60 * minutes
+        self._turn = min(
+            max(60 * minutes / len(chosen), LEAST_SECONDS_OF_A_TURN), MOST_SECONDS_OF_A_TURN
+        )
+        self._modes = itertools.cycle(chosen)
+        self._cases = cases
+        self._known = known
+        self._lock = threading.Lock()  # of the modes, and of standard output
+        self.counts = Counts(map(str, chosen))
+
+    def make(self, processes: int) -> None:
+        with concurrent.futures.ThreadPoolExecutor(processes) as pool:
+            for done in [pool.submit(self._work) for _ in range(processes)]:
+                done.result()
+
+    def _work(self) -> None:
+        while time.monotonic() < self._end:
+            with self._lock:
+                mode = next(self._modes)
+            caller = Caller(**mode.environment())
+            turn = min(time.monotonic() + self._turn, self._end)
+            while time.monotonic() < turn:
+                self._case(caller, mode)
+            caller.close()
+
+    def _case(self, caller: Caller, mode: Mode) -> None:
+        start = time.monotonic()
+        family, seed = self._cases.next()
+        found = caller.ask(family, seed)
+        seconds = time.monotonic() - start
+        self._cases.took(family, seconds)
+        self.counts.add(str(mode), found, seconds)
+        if found.kind and (self._known or not found.known):
+            with self._lock:
                 print(f"[{mode}] {found}", flush=True)
-            if time.monotonic() > end:
-                break
-        caller.close()
-    for mode, count in counts.items():
-        print(f"{mode}:", ", ".join(f"{n} {what}" for what, n in count.items()) or "no cases")
-    total = sum(counts.values(), collections.Counter[str]())
-    seeds = f"from seed {first} to {found.seed}"
-    print(f"all modes, {seeds}:", ", ".join(f"{n} {what}" for what, n in total.items()))
-    return total["findings"]
 
 
 def mode_of(text: str) -> Mode:
@@ -215,6 +288,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--first", type=int, help="the first seed; the day's if there is none")
     parser.add_argument("--mode", type=mode_of, action="append", help="only this mode; repeatable")
+    parser.add_argument("--processes", type=int, default=os.cpu_count(), help="at a time")
     parser.add_argument("--known", action="store_true", help="print known differences, too")
     given = parser.parse_args()
     caller = Caller()
@@ -225,8 +299,11 @@ def main() -> int:
     first = given.first
     if first is None:
         first = datetime.datetime.now(datetime.timezone.utc).date().toordinal() * 1000
-    found = run(given.families, first, given.minutes, given.mode or modes(), given.known)
-    return min(found, 1)
+    cases = Cases(given.families or caller.families, first)
+    run = Run(given.minutes, given.mode or modes(), cases, given.known)
+    run.make(given.processes)
+    print(f"from seed {first} on ({cases}):\n{run.counts}")
+    return min(run.counts["all modes"]["findings"], 1)
 
 
 if __name__ == "__main__":

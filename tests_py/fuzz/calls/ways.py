@@ -100,8 +100,8 @@ def second_gradients(attempt: Attempt) -> Any:
 
 
 def occupy(device: str) -> None:
-    """Some milliseconds of work: what is called next is queued before any of it has run."""
-    x = torch.full((640, 640), 1e-3, device=device)
+    """A millisecond of work or more: what is called next is queued before any of it has run."""
+    x = torch.full((400, 400), 1e-3, device=device)
     torch.mm(x, x)
 
 
