@@ -7,6 +7,7 @@ import threading
 import pytest
 import torch
 
+import torch_loom
 from support.graphs import DEVICE, assert_same, capture, nothing_left  # noqa: F401
 from support.profiles import BOTH, on_device
 
@@ -331,3 +332,50 @@ def test_a_profile_shows_the_commands_of_a_replay():
         torch.accelerator.synchronize()
     assert [event.name for event in on_device(profile)] == ["mm", "relu"]
     assert "replayed" in [event.key for event in profile.key_averages()]
+
+
+COPIES = {
+    "pinned": lambda: torch.ones(20_000_000).pin_memory(),  # 80 MB, by address
+    "staged": lambda: torch.ones(16384),  # 64 KiB, by value
+}
+
+
+@pytest.mark.parametrize("kind", COPIES)
+def test_what_a_graph_keeps_does_not_hold_up_the_program(kind):
+    # What queued commands hold is bounded (64 MiB); a graph's commands are not queued.
+    source = COPIES[kind]()
+    target = torch.empty(source.shape, device=DEVICE)
+    copies = 1 if kind == "pinned" else 1100
+    graph, _ = capture(lambda: [target.copy_(source, non_blocking=True) for _ in range(copies)])
+    x = torch.zeros(1000, device=DEVICE)
+    torch.loom.synchronize()
+    hold = torch_loom._C._Hold(-1, 3.0)
+    waits = torch.loom.host_waits()
+    for _ in range(50):
+        x = x + 1
+        torch.loom.current_stream().record_event()  # each is a command of its own
+    assert torch.loom.host_waits() == waits
+    hold.release()
+    assert x.sum().item() == 50_000
+    graph.reset()
+
+
+def test_programs_that_a_graph_keeps_do_not_hold_up_the_program():
+    x = torch.zeros(8, device=DEVICE)
+
+    def programs():
+        for _ in range(8300):  # 8 KB each
+            x.add_(1)
+            torch.loom.current_stream().record_event()
+
+    graph, _ = capture(programs)
+    torch.loom.synchronize()
+    hold = torch_loom._C._Hold(-1, 3.0)
+    waits = torch.loom.host_waits()
+    y = x + 1
+    torch.loom.current_stream().record_event()
+    z = y + 1
+    assert torch.loom.host_waits() == waits
+    hold.release()
+    assert z.sum().item() == 16
+    graph.reset()

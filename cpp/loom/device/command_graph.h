@@ -81,10 +81,12 @@ class LOOM_API CommandGraph : public std::enable_shared_from_this<CommandGraph> 
   /// By a queue that is about to be captured, under its mutex, so that the end of the capture waits
   /// for it. Throws: loom::Error when the capture has ended.
   void admit(Queue& queue);
-  /// By Queue::submit(), under the queue's mutex.
+  /// By Queue::submit(), under the queue's mutex. Tells the callable, if it has a member
+  /// `void note_captured() noexcept`.
   template <class Callable>
   void append(const char* name, Callable&& callable, std::string stack) {
     MutexLock lock(mutex_);
+    if constexpr (requires { callable.note_captured(); }) callable.note_captured();
     if (!stack.empty()) stacks_.emplace(size_ + 1, std::move(stack));
     commands_.append(name, std::forward<Callable>(callable));
     ++size_;

@@ -46,6 +46,7 @@ bool IndependentScope::active() noexcept { return t_place != kNoPlace; }
 void ProgramSet::reset(const Setting& setting, std::unique_ptr<Producer> producer) {
   setting_ = setting;
   producer_ = std::move(producer);
+  held_ = HeldMemory();
   producer_accesses_.clear();
   result_allocation_ = nullptr;
   result_dead_ = false;

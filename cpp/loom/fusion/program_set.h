@@ -63,6 +63,9 @@ class LOOM_API ProgramSet final : public OpenCommand {
   /// run on a part of it before the rest is there.
   [[nodiscard]] bool append(const Expression& expression);
 
+  /// Its memory is a graph's from now on, and no longer that of a queued command.
+  void note_captured() noexcept { held_.note_captured(); }
+
   void close() noexcept override;
   /// Acquire: the recording is visible to who sees it closed.
   [[nodiscard]] bool closed() const noexcept { return closed_.load(std::memory_order_acquire); }

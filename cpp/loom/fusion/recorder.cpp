@@ -165,6 +165,8 @@ class RunPrograms {
     for (FailureFlow& flow : flows) flow.apply(queue);
   }
 
+  void note_captured() noexcept { set_->note_captured(); }
+
   /// "fused: mul, add, relu", "fused: addmm, gelu", or the producer's name alone.
   [[nodiscard]] const char* label() const {
     constexpr std::size_t kMostOperators = 16;

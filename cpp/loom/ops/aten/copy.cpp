@@ -119,6 +119,7 @@ struct CopyCommand {
     destination.append_access(list, AccessKind::kReplace);
     source.append_access(list, AccessKind::kRead);
   }
+  void note_captured() noexcept { held.note_captured(); }
 };
 
 std::uint64_t submit(Queue& queue, TensorRef destination, TensorRef source, at::Tensor staged = {},
