@@ -18,6 +18,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 
 namespace loom {
@@ -191,10 +192,132 @@ TEST_F(FailedMemoryTest, WhatIsRaisedAgainIsThrownThoughItHasBeenSeen) {
   submit_failing({replace(1)});
   take_error(queue_);
   queue_.submit("to_host", Command{nothing, {read(1)}, [&](const FailurePtr& failure) {
-                                     queue_.raise_again(failure);
+                                     queue_.raise_to_each_thread(failure);
                                    }});
   take_error(queue_);
   EXPECT_NO_THROW(queue_.synchronize());
+}
+
+/// A copy to memory that the host reads past loom.
+Command to_host(Queue& queue, AccessList touches) {
+  return {[] {}, std::move(touches),
+          [&queue](const FailurePtr& failure) { queue.raise_to_each_thread(failure); }};
+}
+
+/// Whether a wait for the position throws, on the calling thread.
+bool told(Queue& queue, std::uint64_t position) {
+  try {
+    queue.synchronize(position);
+    return false;
+  } catch (const Error&) {
+    return true;
+  }
+}
+
+TEST_F(FailedMemoryTest, EachThreadIsToldOfWhatDoesNotReachTheHost) {
+  Gate ready, go;
+  bool reader_told = false, reader_told_again = true, newcomer_told = true;
+  std::uint64_t copied = 0;
+  std::jthread reader([&] {
+    queue_.synchronize();  // loom knows the thread
+    ready.pass();
+    go.pass();
+    reader_told = told(queue_, queue_.submitted());
+    reader_told_again = told(queue_, queue_.submitted());
+  });
+  ready.wait_for_arrivals();
+  ready.open();
+  submit_failing({replace(1)});
+  take_error(queue_);
+  queue_.submit("to_host", to_host(queue_, {read(1)}));
+  copied = queue_.submitted();
+  EXPECT_TRUE(told(queue_, copied));
+  EXPECT_FALSE(told(queue_, copied));
+  submit({replace(3)});
+  go.open();
+  reader.join();
+  EXPECT_TRUE(reader_told);
+  EXPECT_FALSE(reader_told_again);
+  std::jthread([&] { newcomer_told = told(queue_, queue_.submitted()); }).join();
+  EXPECT_FALSE(newcomer_told) << "it came when the error had been dealt with";
+}
+
+TEST_F(FailedMemoryTest, ANewThreadIsToldThatWaitsForTheCopyItself) {
+  bool consumer_told = false;
+  submit_failing({replace(1)});
+  take_error(queue_);
+  queue_.submit("to_host", to_host(queue_, {read(1)}));
+  const std::uint64_t copied = queue_.submitted();
+  EXPECT_TRUE(told(queue_, copied));
+  submit({replace(3)});
+  std::jthread([&] { consumer_told = told(queue_, copied); }).join();
+  EXPECT_TRUE(consumer_told);
+}
+
+TEST_F(FailedMemoryTest, ManyCopiesThatFailAreToldOnceAndKeptInBoundedMemory) {
+  submit_failing({replace(1)});
+  take_error(queue_);
+  for (int copy = 0; copy < 100; ++copy) {
+    queue_.submit("to_host", to_host(queue_, {read(1)}));
+  }
+  EXPECT_TRUE(told(queue_, queue_.submitted()));
+  EXPECT_FALSE(told(queue_, queue_.submitted()));
+}
+
+TEST_F(FailedMemoryTest, HostMemoryThatATensorLiesInIsMarked) {
+  std::byte host[kBytes]{};
+  const Access write{host, kBytes, AccessKind::kReplace}, look{host, kBytes, AccessKind::kRead};
+  bool ran = false;
+  {
+    const HostVisible visible(host, kBytes);
+    submit_failing({write});
+    take_error(queue_);
+    for (int i = 0; i < 2; ++i) EXPECT_THROW(FailedMemory::check(host, 1), Error);
+    submit({look, replace(2)}, [&] { ran = true; });
+    queue_.synchronize();
+    EXPECT_FALSE(ran);
+    EXPECT_TRUE(failed(2));
+    submit({write});
+    queue_.synchronize();
+    EXPECT_NO_THROW(FailedMemory::check(host, kBytes));
+    submit_failing({write});
+    take_error(queue_);
+  }
+  EXPECT_NO_THROW(FailedMemory::check(host, kBytes)) << "its owner may have written it";
+}
+
+TEST_F(FailedMemoryTest, HostMemoryStaysMarkedWhereAnotherTensorLies) {
+  std::byte host[3 * kBytes]{};
+  const HostVisible stays(host + kBytes, kBytes);
+  {
+    const HostVisible goes(host, sizeof host);
+    submit_failing({{host, sizeof host, AccessKind::kReplace}});
+    take_error(queue_);
+  }
+  EXPECT_NO_THROW(FailedMemory::check(host, kBytes));
+  EXPECT_THROW(FailedMemory::check(host + kBytes, kBytes), Error);
+  EXPECT_NO_THROW(FailedMemory::check(host + 2 * kBytes, kBytes));
+  submit({{host + kBytes, kBytes, AccessKind::kReplace}});
+  queue_.synchronize();
+}
+
+TEST_F(FailedMemoryTest, AFailureInMemoryThatTheHostViewsIsToldToEachThread) {
+  const HostVisible view(at(1), kBytes);
+  bool other_told = false;
+  std::uint64_t failing = 0;
+  submit_failing({replace(1)});
+  failing = queue_.submitted();
+  EXPECT_TRUE(told(queue_, failing));
+  std::jthread([&] { other_told = told(queue_, failing); }).join();
+  EXPECT_TRUE(other_told);
+}
+
+TEST_F(FailedMemoryTest, MemoryThatIsUnmappedLeavesNoMark) {
+  submit_failing({replace(1)});
+  take_error(queue_);
+  ASSERT_TRUE(FailedMemory::any());
+  FailedMemory::note_unmapped(segment_, kSegment);
+  EXPECT_FALSE(FailedMemory::any());
 }
 
 TEST_F(FailedMemoryTest, ANewOwnerOfTheMemoryFindsItHealthy) {

@@ -3,6 +3,7 @@
 
 import gc
 import os
+import threading
 
 import numpy as np
 import pytest
@@ -349,3 +350,81 @@ def test_pinned_memory_is_host_memory():
 def test_what_dlpack_cannot_say_is_refused(device, arguments, make, message):
     with pytest.raises(BufferError, match=message):
         make(device).__dlpack__(**arguments)
+
+
+# Errors of kernels that write into memory of the host.
+
+
+def failing_write(view):
+    source = torch.arange(10.0, device=view.device)
+    rows = torch.tensor([0, 1, 2, 3, 4, 99], device=view.device)
+    torch.index_select(source, 0, rows, out=view)
+    with pytest.raises(IndexError):
+        torch.loom.synchronize(view.device)
+
+
+@in_unified_memory
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda view: view.cpu(),
+        lambda view: view[1:3].cpu(),
+        lambda view: view.sum().item(),
+        lambda view: (view * 2).tolist(),
+        repr,
+        lambda view: torch.from_dlpack(view).tolist(),
+        lambda view: torch.from_dlpack(view, device="cpu", copy=False),
+        lambda view: view.to("loom:0").tolist(),
+    ],
+    ids=["cpu", "part", "item", "made of it", "repr", "dlpack", "host view", "another device"],
+)
+def test_a_failed_write_into_memory_of_the_host_stays_failed(look):
+    view = torch.from_dlpack(torch.arange(6.0), device="loom:1", copy=False)
+    failing_write(view)
+    for _ in range(2):
+        with pytest.raises(IndexError):
+            look(view)
+    torch.loom.synchronize(1)  # raised once: nothing is left for others
+    torch.loom.synchronize(0)
+
+
+@in_unified_memory
+def test_memory_of_the_host_is_healthy_when_it_is_written_or_given_again():
+    host = torch.arange(6.0)
+    view = torch.from_dlpack(host, device="loom:1", copy=False)
+    failing_write(view)
+    view.fill_(3)
+    assert view.tolist() == [3.0] * 6
+    failing_write(view)
+    del view
+    host.fill_(7)
+    assert torch.from_dlpack(host, device="loom:1", copy=False).tolist() == [7.0] * 6
+    assert host.loom(1).tolist() == [7.0] * 6
+
+
+@in_unified_memory
+def test_a_view_on_the_host_of_memory_that_fails_later_is_told_to_each_thread(x):
+    view = torch.from_dlpack(x, device="cpu", copy=False)
+    told = []
+
+    def wait():
+        try:
+            event.synchronize()
+            told.append(None)
+        except IndexError as error:
+            told.append(error)
+
+    rows = torch.tensor([0, 1, 99], device=x.device)
+    torch.index_select(x.clone(), 0, rows, out=x)
+    event = torch.loom.Event()
+    event.record(torch.loom.current_stream(x.device))
+    for _ in range(2):
+        thread = threading.Thread(target=wait)
+        thread.start()
+        thread.join()
+    with pytest.raises(IndexError):
+        torch.loom.synchronize(x.device)
+    torch.loom.synchronize(x.device)
+    assert len(told) == 2
+    assert None not in told
+    assert view.shape == x.shape

@@ -354,3 +354,48 @@ def test_a_failed_value_does_not_reach_another_process():
     rows = bad_rows()
     with pytest.raises(IndexError):
         ForkingPickler.dumps(rows)
+
+
+def test_each_thread_is_told_of_a_copy_to_pinned_memory_that_failed():
+    rows = bad_rows()
+    host = torch.full((2, 4), 5.0, pin_memory=True)
+    others, told = [], []
+
+    def wait_for(event: torch.loom.Event) -> None:
+        try:
+            event.synchronize()
+        except IndexError:
+            others.append("told")
+
+    host.copy_(rows, non_blocking=True)
+    copied = torch.loom.Event()
+    copied.record()
+    for _ in range(2):  # whoever else has been told first
+        thread = threading.Thread(target=wait_for, args=(copied,))
+        thread.start()
+        thread.join()
+    for _ in range(2):
+        try:
+            torch.loom.synchronize()
+        except IndexError:
+            told.append("told")
+    assert others == ["told"] * 2
+    assert told == ["told"]
+
+
+def test_marks_go_with_the_memory():
+    if os.environ.get("LOOM_MEMORY") == "isolated":
+        pytest.skip("the same")
+    torch.loom.synchronize()
+    torch.loom.empty_cache()
+    table = torch.ones(10, 1 << 21, device="loom")
+    rows = torch.index_select(table, 0, torch.tensor([11], device="loom"))
+    with pytest.raises(IndexError):
+        rows.sum().item()
+    place = rows.data_ptr()
+    del rows
+    torch.loom.empty_cache()
+    fresh = torch.empty(1, 1 << 21, device="loom")
+    assert fresh.data_ptr() == place
+    fresh[0, :10] = 1
+    assert fresh[0, :20].isfinite().any().item()

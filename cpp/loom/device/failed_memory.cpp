@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <map>
+#include <new>
 
 namespace loom {
 
@@ -40,21 +41,38 @@ struct Mark {
   }
 };
 
+using Place = const std::byte*;
+
 /// Marked ranges without overlaps, by their first byte.
+/// Invariant: there is a range or a spare entry, so that mark_everything() needs no memory.
 class Marks {
  public:
-  using Place = const std::byte*;
+  Marks() : spare_(make_node()) {}
 
   [[nodiscard]] bool empty() const noexcept { return ranges_.empty(); }
 
+  /// Throws: std::bad_alloc, as all that changes a part of a range; then nothing is lost.
   void erase(Place begin, Place end) {
     split_at(begin);
     split_at(end);
-    ranges_.erase(ranges_.lower_bound(begin), ranges_.lower_bound(end));
+    auto range = ranges_.lower_bound(begin);
+    const auto last = ranges_.lower_bound(end);
+    if (range != last && spare_.empty()) {
+      spare_ = ranges_.extract(range++);
+      spare_.mapped() = {};
+    }
+    ranges_.erase(range, last);
   }
   void assign(Place begin, Place end, Mark mark) {
+    Node node = make_node();
     erase(begin, end);
-    ranges_.emplace(begin, Range{end, std::move(mark)});
+    insert(std::move(node), begin, {end, std::move(mark)});
+  }
+  /// Marks all addresses. Needs no memory.
+  void assign_everywhere(Mark mark) noexcept {
+    Node node = ranges_.empty() ? std::move(spare_) : ranges_.extract(ranges_.begin());
+    ranges_.clear();
+    insert(std::move(node), nullptr, {reinterpret_cast<Place>(UINTPTR_MAX), std::move(mark)});
   }
   /// Calls visit(mark) for each range in [begin, end), cut there.
   template <class Visit>
@@ -91,12 +109,55 @@ class Marks {
     range->second.end = place;
   }
 
-  std::map<Place, Range> ranges_;
+  using Ranges = std::map<Place, Range>;
+  using Node = Ranges::node_type;
+
+  static Node make_node() {
+    Ranges one;
+    return one.extract(one.emplace(nullptr, Range{}).first);
+  }
+  void insert(Node node, Place begin, Range range) noexcept {
+    node.key() = begin;
+    node.mapped() = std::move(range);
+    ranges_.insert(std::move(node));
+  }
+
+  Ranges ranges_;
+  Node spare_;
+};
+
+/// What HostVisible objects cover, by its first byte. They may overlap.
+class VisibleRanges {
+ public:
+  void add(Place begin, Place end) { ranges_.emplace(begin, end); }
+  void remove(Place begin, Place end) noexcept {
+    auto [range, last] = ranges_.equal_range(begin);
+    while (range != last && range->second != end) ++range;
+    if (range != last) ranges_.erase(range);
+  }
+  [[nodiscard]] bool overlap(Place begin, Place end) const noexcept {
+    const auto last = ranges_.lower_bound(end);
+    return std::any_of(ranges_.begin(), last, [&](const auto& r) { return r.second > begin; });
+  }
+  /// Calls visit(begin, end) for the parts of the range that nothing covers.
+  template <class Visit>
+  void each_gap(Place begin, Place end, Visit&& visit) const {
+    for (auto range = ranges_.begin(); range != ranges_.end() && range->first < end; ++range) {
+      if (range->second <= begin) continue;
+      if (range->first > begin) visit(begin, range->first);
+      begin = range->second;
+    }
+    if (begin < end) visit(begin, end);
+  }
+
+ private:
+  std::multimap<Place, Place> ranges_;
 };
 
 struct State {
   Mutex mutex;
   Marks marks LOOM_GUARDED_BY(mutex);
+  VisibleRanges visible LOOM_GUARDED_BY(mutex);
 };
 
 State& state() {
@@ -115,7 +176,10 @@ Mark make_mark(const Access& access, const FailurePtr& failure, const Queue& wri
   return {failure, &writer, writer.submitted() + 1};
 }
 
-void note_dropped(const void* address, std::size_t bytes, const Queue& queue, bool has_new_owner) {
+}  // namespace
+
+void FailedMemory::note_dropped(const void* address, std::size_t bytes, const Queue& queue,
+                                bool has_new_owner) {
   const auto* const begin = static_cast<const std::byte*>(address);
   // What has been submitted may still read the old values; an open command counts as submitted, and
   // may yet grow by operators on the new ones, which are then refused with it.
@@ -125,6 +189,7 @@ void note_dropped(const void* address, std::size_t bytes, const Queue& queue, bo
   MutexLock lock(all.mutex);
   if (passed) {
     all.marks.erase(begin, begin + bytes);
+    note_cleared(all.marks.empty());
     return;
   }
   all.marks.change(begin, begin + bytes, [&](Mark& mark) {
@@ -136,18 +201,30 @@ void note_dropped(const void* address, std::size_t bytes, const Queue& queue, bo
   });
 }
 
-}  // namespace
-
-void FailedMemory::mark(const AccessList& accesses, const FailurePtr& failure,
+bool FailedMemory::mark(const AccessList& accesses, const FailurePtr& failure,
                         const Queue& writer) {
+  bool any_visible = false;
   for (const Access& access : accesses) {
-    if (!access.writes() || access.bytes == 0 || device_of_address(access.address) < 0) continue;
-    const Mark mark = make_mark(access, failure, writer);
+    if (!access.writes() || access.bytes == 0) continue;
+    const bool of_device = device_of_address(access.address) >= 0;
+    const Mark mark = of_device ? make_mark(access, failure, writer) : Mark{failure};
     State& all = state();
     MutexLock lock(all.mutex);
+    const bool visible = all.visible.overlap(begin_of(access), end_of(access));
+    any_visible = any_visible || visible;
+    if (!of_device && !visible) continue;
     all.marks.assign(begin_of(access), end_of(access), mark);
     any_.store(true, std::memory_order_relaxed);
   }
+  return any_visible;
+}
+
+void FailedMemory::mark_everything(const FailurePtr& failure) noexcept {
+  if (in_bad_fork()) return;
+  State& all = state();
+  MutexLock lock(all.mutex);
+  all.marks.assign_everywhere({failure});
+  any_.store(true, std::memory_order_relaxed);
 }
 
 FailurePtr FailedMemory::find(const AccessList& accesses, const Reader& reader) {
@@ -166,7 +243,7 @@ void FailedMemory::clear(const AccessList& accesses) {
   for (const Access& access : accesses) {
     if (access.kind == AccessKind::kReplace) all.marks.erase(begin_of(access), end_of(access));
   }
-  if (all.marks.empty()) any_.store(false, std::memory_order_relaxed);
+  note_cleared(all.marks.empty());
 }
 
 void FailedMemory::check_marks(const void* device_address, std::size_t bytes) {
@@ -189,8 +266,44 @@ void FailedMemory::note_freed(const void* device_address, std::size_t bytes, con
   note_dropped(device_address, bytes, queue, false);
 }
 
+void FailedMemory::note_unmapped(const void* device_address, std::size_t bytes) noexcept {
+  if (!any() || in_bad_fork()) return;
+  const auto* const begin = static_cast<const std::byte*>(device_address);
+  State& all = state();
+  MutexLock lock(all.mutex);
+  try {
+    all.marks.erase(begin, begin + bytes);
+  } catch (const std::bad_alloc&) {
+    return;  // marks that nobody looks at any more; whoever gets the addresses is told as usual
+  }
+  note_cleared(all.marks.empty());
+}
+
 void FailedMemory::set_allocation_probe(AllocationProbe probe) noexcept {
   g_probe.store(probe, std::memory_order_relaxed);
+}
+
+HostVisible::HostVisible(const void* address, std::size_t bytes)
+    : begin_(static_cast<Place>(address)), end_(begin_ + bytes) {
+  State& all = state();
+  MutexLock lock(all.mutex);
+  all.visible.add(begin_, end_);
+}
+
+HostVisible::~HostVisible() {
+  if (in_bad_fork()) return;
+  State& all = state();
+  MutexLock lock(all.mutex);
+  all.visible.remove(begin_, end_);
+  if (device_of_address(begin_) >= 0 || all.marks.empty()) return;
+  try {
+    all.visible.each_gap(begin_, end_, [&](Place begin, Place end) LOOM_NO_THREAD_SAFETY_ANALYSIS {
+      all.marks.erase(begin, end);
+    });
+  } catch (const std::bad_alloc&) {
+    return;  // the rest counts as failed until a command writes it
+  }
+  FailedMemory::note_cleared(all.marks.empty());
 }
 
 }  // namespace loom

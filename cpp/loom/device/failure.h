@@ -8,6 +8,7 @@
 #include "loom/base/export.h"
 
 #include <atomic>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <string>
@@ -43,8 +44,32 @@ class LOOM_API Failure {
 
 using FailurePtr = std::shared_ptr<Failure>;
 
+namespace detail {
+
+/// For what fails while there is no host memory for a failure of its own. Made by the first call.
+[[nodiscard]] LOOM_API const FailurePtr& failure_without_memory();
+
+/// A thread that waits, for failures that each thread is told of.
+struct WaitingThread {
+  std::uint64_t id;     ///< unique in the process; 0: has not waited yet
+  std::uint64_t since;  ///< the number of such failures there were at its first wait
+};
+inline constinit thread_local WaitingThread t_waiting_thread{0, 0};
+
+LOOM_API void number_waiting_thread() noexcept;
+/// The number of the next such failure, from 1.
+[[nodiscard]] LOOM_API std::uint64_t next_lost_number() noexcept;
+
+inline void note_waiting_thread() noexcept {
+  if (t_waiting_thread.id == 0) [[unlikely]] {
+    number_waiting_thread();
+  }
+}
+
+}  // namespace detail
+
 /// Keeps the failure for report_unseen_failures(), with a bounded number of others.
-LOOM_API void remember_failure(const FailurePtr& failure);
+LOOM_API void remember_failure(const FailurePtr& failure) noexcept;
 
 /// Prints the failures that nobody has seen to stderr, each once; called when the process ends.
 /// Nothing in a forked child.

@@ -39,6 +39,9 @@ Queue::Queue(QueueId id, Cores& cores)
       room_until_(depth_),
       timeline_(cores) {
   detail::read_error_stacks_option();
+  MutexLock lock(pending_mutex_);  // nobody else has the queue yet; for the analysis only
+  lost_.reserve(kMostLost + 1);
+  (void)detail::failure_without_memory();  // made while there is some
 }
 
 Queue::~Queue() { worker_.reset(); }
@@ -160,7 +163,11 @@ void Queue::synchronize(std::uint64_t position) {
     seal();
     timeline_.wait(position, Timeline::Signals::kHandled);
   }
-  if (failed_at_.load(std::memory_order_relaxed) <= position) throw_error_up_to(position);
+  detail::note_waiting_thread();
+  if (failed_at_.load(std::memory_order_relaxed) <= position ||
+      lost_at_.load(std::memory_order_relaxed) <= position) {
+    throw_error_up_to(position);
+  }
   detail::notify_host();
 }
 

@@ -32,6 +32,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace loom {
 
@@ -108,7 +109,8 @@ class LOOM_API Queue {
 
   /// Waits until everything submitted so far has run.
   /// Throws: the first exception of a command since the last throw, once, or one of another queue
-  /// that kept commands of this one from running, if nobody has seen it; loom::Error when called
+  /// that kept commands of this one from running, if nobody has seen it; once for each thread, one
+  /// that kept values from memory that the host reads past loom; loom::Error when called
   /// by a command of this queue, and while captured; what a signal's handler throws (timeline.h),
   /// and what the host throws when it is told what kernels have noted (host_notice.h).
   void synchronize();
@@ -175,9 +177,9 @@ class LOOM_API Queue {
   [[nodiscard]] FailurePtr failure_of(const AccessList& accesses) const;
   /// Marks what `accesses` write, and has the next synchronize() throw unless somebody has seen it.
   void fail_writes(const AccessList& accesses, const FailurePtr& failure) noexcept;
-  /// Has the next synchronize() throw, though somebody has seen it: what should have reached the
-  /// host has not.
-  void raise_again(const FailurePtr& failure) noexcept;
+  /// Has the next synchronize() of each thread throw, though others have seen it: what should have
+  /// reached memory that the host reads past loom has not.
+  void raise_to_each_thread(const FailurePtr& failure) noexcept;
 
   /// How many times, in this process, a host thread has had to wait: calls of synchronize() of a
   /// queue, event or device (one for each queue), of Timeline::wait() and of a blocking submit(),
@@ -191,8 +193,16 @@ class LOOM_API Queue {
   struct Pending {
     FailurePtr failure;
     std::uint64_t position = 0;
-    bool again = false;  ///< also if somebody has seen it
   };
+  /// What each thread's synchronize() throws once. No read of the host can be refused there.
+  struct Lost {
+    FailurePtr failure;
+    std::uint64_t position;
+    std::uint64_t number;                  ///< of all in this process
+    std::uint64_t told_at = 0;             ///< submitted() when the first thread was told
+    std::vector<std::uint64_t> told = {};  ///< threads
+  };
+  static constexpr std::size_t kMostLost = 16;
 
   template <class Callable>
   std::uint64_t enqueue(const char* name, Callable&& callable, OpenCommand* open = nullptr);
@@ -214,6 +224,7 @@ class LOOM_API Queue {
   void wake_worker() noexcept;
   void finish_blocking(std::uint64_t position);
   void throw_error_up_to(std::uint64_t position);
+  [[nodiscard]] FailurePtr take_lost(std::uint64_t position) LOOM_REQUIRES(pending_mutex_);
   void await(std::uint64_t position, detail::Awaited& awaited);
 
   // On the worker.
@@ -230,9 +241,13 @@ class LOOM_API Queue {
   void run_checked(const Command& command, const GraphPlace* place) noexcept;
   [[nodiscard]] static Part part_of(const Command& command, const GraphPlace* place);
   void fail(const Part& part, const std::exception_ptr& error) noexcept;
+  void fail(const Command& command, const GraphPlace* place,
+            const std::exception_ptr& error) noexcept;
+  /// There was no host memory to note what lacks values: all memory counts as failed.
+  void fail_everything() noexcept;
   [[nodiscard]] FailurePtr make_failure(const Part& part, const std::exception_ptr& error);
   [[nodiscard]] std::string stack_of_running();
-  void keep_failure(const FailurePtr& failure, bool again) noexcept;
+  void keep_failure(const FailurePtr& failure) noexcept;
   void block_on(const Timeline& timeline, std::uint64_t position);
 
   void stop();
@@ -277,6 +292,8 @@ class LOOM_API Queue {
   // pending_.position, or UINT64_MAX: lets a wait without errors do without the mutex. Written
   // before the timeline reaches that position, so who has seen it reached sees this: relaxed.
   std::atomic<std::uint64_t> failed_at_{UINT64_MAX};
+  std::vector<Lost> lost_ LOOM_GUARDED_BY(pending_mutex_);  ///< kMostLost at most, oldest first
+  std::atomic<std::uint64_t> lost_at_{UINT64_MAX};  ///< the first one's position; as failed_at_
 
   Mutex blocked_mutex_;
   const Timeline* blocked_on_ LOOM_GUARDED_BY(blocked_mutex_) = nullptr;

@@ -4,19 +4,45 @@
 #include "loom/device/failed_memory.h"
 #include "loom/device/queue.h"
 
+#include <algorithm>
+#include <new>
+#include <optional>
 #include <utility>
 
 namespace loom {
 
 void Queue::throw_error_up_to(std::uint64_t position) {
   Pending pending;
+  FailurePtr lost;
   {
     MutexLock lock(pending_mutex_);
-    if (pending_.failure == nullptr || pending_.position > position) return;
-    pending = std::exchange(pending_, {});
-    failed_at_.store(UINT64_MAX, std::memory_order_relaxed);
+    lost = take_lost(position);
+    if (lost == nullptr && pending_.failure != nullptr && pending_.position <= position) {
+      pending = std::exchange(pending_, {});
+      failed_at_.store(UINT64_MAX, std::memory_order_relaxed);
+    }
   }
-  if (pending.failure->note_seen() || pending.again) pending.failure->raise();
+  if (lost != nullptr) lost->raise();
+  if (pending.failure != nullptr && pending.failure->note_seen()) pending.failure->raise();
+}
+
+// Of threads that have waited before, each is told: it may read the memory next. One that is new
+// may have been given the memory, or be about something else: it is told if nobody has been yet, or
+// if it waits for no more than had been submitted when the first one was. One error stands for all
+// that this wait covers.
+FailurePtr Queue::take_lost(std::uint64_t position) {
+  FailurePtr first;
+  const auto& [thread, since] = detail::t_waiting_thread;
+  for (Lost& lost : lost_) {
+    if (lost.position > position) continue;
+    if (std::find(lost.told.begin(), lost.told.end(), thread) != lost.told.end()) continue;
+    const bool concerned = lost.told.empty() || position <= lost.told_at || since < lost.number;
+    if (!concerned) continue;
+    if (lost.told.empty()) lost.told_at = submitted();
+    lost.told.push_back(thread);
+    if (first == nullptr) first = lost.failure;
+  }
+  return first;
 }
 
 void Queue::await(std::uint64_t position, detail::Awaited& awaited) {
@@ -49,19 +75,18 @@ void Queue::run(const Command& command, const GraphPlace* place) noexcept {
     error = std::current_exception();
   }
   // Outside the handler, so that the last reference to the exception is the one that is kept.
-  fail(part_of(command, place), error);
+  fail(command, place, error);
 }
 
 void Queue::run_checked(const Command& command, const GraphPlace* place) noexcept {
-  if (!command.checks_itself()) return run_part(part_of(command, place));
   std::exception_ptr error;
   try {
-    command.run_checked();
+    command.checks_itself() ? command.run_checked() : run_part(part_of(command, place));
     return;
   } catch (...) {
     error = std::current_exception();
   }
-  fail(part_of(command, place), error);
+  fail(command, place, error);
 }
 
 Queue::Part Queue::part_of(const Command& command, const GraphPlace* place) {
@@ -101,19 +126,59 @@ FailurePtr Queue::failure_of(const AccessList& accesses) const {
 }
 
 void Queue::fail_writes(const AccessList& accesses, const FailurePtr& failure) noexcept {
-  FailedMemory::mark(accesses, failure, *this);
-  keep_failure(failure, false);
+  try {
+    if (FailedMemory::mark(accesses, failure, *this)) raise_to_each_thread(failure);
+  } catch (const std::bad_alloc&) {
+    return fail_everything();
+  }
+  keep_failure(failure);
 }
 
-void Queue::raise_again(const FailurePtr& failure) noexcept { keep_failure(failure, true); }
+void Queue::raise_to_each_thread(const FailurePtr& failure) noexcept {
+  if (in_bad_fork()) return;
+  MutexLock lock(pending_mutex_);
+  const bool known =
+      !lost_.empty() && lost_.back().failure == failure && lost_.back().position == running_;
+  if (known) return;
+  // There is room for one more than are kept: nothing is allocated here.
+  lost_.push_back({failure, running_, detail::next_lost_number()});
+  if (lost_.size() > kMostLost) lost_.erase(lost_.begin());
+  lost_at_.store(lost_.front().position, std::memory_order_relaxed);
+}
 
 void Queue::fail(const Part& part, const std::exception_ptr& error) noexcept {
-  const FailurePtr failure = make_failure(part, error);
+  FailurePtr failure;
   AccessList accesses;
-  part.accesses(accesses);
+  try {
+    failure = make_failure(part, error);
+    part.accesses(accesses);
+  } catch (...) {
+    if (failure == nullptr) failure = detail::failure_without_memory();
+    fail_everything();
+  }
   fail_writes(accesses, failure);
   if (part.failed) part.failed(failure);
   remember_failure(failure);
+}
+
+void Queue::fail(const Command& command, const GraphPlace* place,
+                 const std::exception_ptr& error) noexcept {
+  std::optional<Part> part;
+  try {
+    part.emplace(part_of(command, place));
+  } catch (...) {
+    fail_everything();
+    command.note_failed(detail::failure_without_memory());
+    return;
+  }
+  fail(*part, error);
+}
+
+void Queue::fail_everything() noexcept {
+  const FailurePtr& failure = detail::failure_without_memory();
+  FailedMemory::mark_everything(failure);
+  raise_to_each_thread(failure);
+  keep_failure(failure);
 }
 
 FailurePtr Queue::make_failure(const Part& part, const std::exception_ptr& error) {
@@ -136,13 +201,11 @@ std::string Queue::stack_of_running() {
   return {};
 }
 
-void Queue::keep_failure(const FailurePtr& failure, bool again) noexcept {
+void Queue::keep_failure(const FailurePtr& failure) noexcept {
   if (in_bad_fork()) return;
   MutexLock lock(pending_mutex_);
-  const bool wanted = again || !failure->seen();
-  const bool taken = pending_.failure != nullptr && (pending_.again || !pending_.failure->seen());
-  if (taken || !wanted) return;
-  pending_ = {failure, running_, again};
+  if (failure->seen() || (pending_.failure != nullptr && !pending_.failure->seen())) return;
+  pending_ = {failure, running_};
   failed_at_.store(running_, std::memory_order_relaxed);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What happens when the pools have no block: from cheap to dear, collect garbage, map a segment,
 // return cached segments, wait for queues and return more.
+#include "loom/device/failed_memory.h"
 #include "loom/device/queue.h"
 #include "loom/device/thread.h"
 #include "loom/memory/allocator_state.h"
@@ -155,6 +156,7 @@ void CachingAllocator::State::unmap(Segment& segment) {
   ++stats.device_free;
   trace(Action::kSegmentFree, segment.address, segment.bytes, segment.queue, group.id, nullptr);
   detail::unpoison(segment.address, segment.bytes);
+  FailedMemory::note_unmapped(segment.address, segment.bytes);
   source.unmap_segment(segment.address, segment.bytes);
   --group.segments;
   segments.erase(segment.address);

@@ -96,10 +96,12 @@ void copy_elements(Grid& grid, const TensorRef& destination, const TensorRef& so
   });
 }
 
+enum class Route : std::uint8_t { kDevice, kFromHost, kToHost };
+
 struct CopyCommand {
   TensorRef destination, source;
-  at::Tensor staged;  // owns the source's memory, or undefined
-  bool to_host = false;
+  Route route = Route::kDevice;
+  at::Tensor staged = {};  // owns a copy of the source, or undefined
   HeldMemory held = {};
 
   void operator()() {
@@ -113,18 +115,17 @@ struct CopyCommand {
   }
   // What does not reach the host is an error there, whoever has seen the error of the values.
   void failed(const FailurePtr& failure) noexcept {
-    if (to_host) Queue::current()->raise_again(failure);
+    if (route == Route::kToHost) Queue::current()->raise_to_each_thread(failure);
   }
   void accesses(AccessList& list) const {
     destination.append_access(list, AccessKind::kReplace);
-    source.append_access(list, AccessKind::kRead);
+    // The host's tensors are read whatever failed there: it may have written them since.
+    if (route != Route::kFromHost) source.append_access(list, AccessKind::kRead);
   }
   void note_captured() noexcept { held.note_captured(); }
 };
 
-std::uint64_t submit(Queue& queue, TensorRef destination, TensorRef source, at::Tensor staged = {},
-                     bool to_host = false) {
-  CopyCommand command{std::move(destination), std::move(source), std::move(staged), to_host};
+std::uint64_t submit(Queue& queue, CopyCommand command) {
   if (command.staged.defined()) {
     HeldMemory::make_room(queue);
     command.held.set(command.staged.nbytes());
@@ -132,8 +133,8 @@ std::uint64_t submit(Queue& queue, TensorRef destination, TensorRef source, at::
   return queue.submit("copy_", std::move(command));
 }
 
-void submit_and_wait(Queue& queue, TensorRef destination, TensorRef source) {
-  queue.submit_and_wait("copy_", CopyCommand{std::move(destination), std::move(source), {}});
+void submit_and_wait(Queue& queue, TensorRef destination, TensorRef source, Route route) {
+  queue.submit_and_wait("copy_", CopyCommand{std::move(destination), std::move(source), route});
 }
 
 // As peer copies of CUDA: on the source's stream, ordered after what the destination's stream did
@@ -147,7 +148,7 @@ void copy_across_devices(const at::Tensor& self, const at::Tensor& source) {
                               "has the work of one");
   }
   from.wait_for(to.timeline(), to.seal());
-  const std::uint64_t copied = submit(from, TensorRef(self, true), TensorRef(source));
+  const std::uint64_t copied = submit(from, {TensorRef(self, true), TensorRef(source)});
   to.wait_for(from.timeline(), copied);
 }
 
@@ -160,7 +161,7 @@ bool kept_by_pinned_allocator(const at::Tensor& host, const Queue& queue) {
 // Each replay copies from or to the same host memory, which the graph keeps. The storage, not the
 // tensor: that may belong to Python.
 void capture_host_copy(Queue& queue, TensorRef destination, TensorRef source,
-                       const at::Tensor& host, bool pinned, bool to_host) {
+                       const at::Tensor& host, bool pinned, Route route) {
   if (!pinned) {
     queue.check_not_captured(
         "aten::copy_",
@@ -168,7 +169,8 @@ void capture_host_copy(Queue& queue, TensorRef destination, TensorRef source,
         "is pinned and the copy non_blocking; copies of up to 64 KiB to the "
         "device need neither");
   }
-  submit(queue, std::move(destination), std::move(source), host.detach(), to_host);
+  submit(queue,
+         {std::move(destination), std::move(source), route, host.detach()});
 }
 
 void copy_from_host(const at::Tensor& self, const at::Tensor& source, bool non_blocking) {
@@ -176,18 +178,21 @@ void copy_from_host(const at::Tensor& self, const at::Tensor& source, bool non_b
   const bool pinned = non_blocking && source.is_pinned();
   if (queue.captured() && (pinned || source.nbytes() > kStagedBytes)) {
     return capture_host_copy(queue, TensorRef(self, true), TensorRef::of_host(source), source,
-                             pinned, /*to_host=*/false);
+                             pinned, Route::kFromHost);
   }
   if (source.nbytes() <= kStagedBytes && !pinned) {
     at::Tensor staged = source.clone();
     TensorRef staged_ref = TensorRef::of_host(staged);
-    submit(queue, TensorRef(self, true), std::move(staged_ref), std::move(staged));
+    submit(queue,
+           {TensorRef(self, true), std::move(staged_ref), Route::kFromHost, std::move(staged)});
     return;
   }
   if (!non_blocking || !source.is_pinned()) {
-    return submit_and_wait(queue, TensorRef(self, true), TensorRef::of_host(source));
+    return submit_and_wait(queue, TensorRef(self, true), TensorRef::of_host(source),
+                           Route::kFromHost);
   }
-  const std::uint64_t copied = submit(queue, TensorRef(self, true), TensorRef::of_host(source));
+  const std::uint64_t copied =
+      submit(queue, {TensorRef(self, true), TensorRef::of_host(source), Route::kFromHost});
   if (!kept_by_pinned_allocator(source, queue)) queue.synchronize(copied);
 }
 
@@ -203,7 +208,7 @@ void copy_to_host(const at::Tensor& self, const at::Tensor& source, bool non_blo
   Queue& queue = current_queue(source.device().index());
   if (queue.captured()) {
     return capture_host_copy(queue, TensorRef::of_host(self, true), TensorRef(source), self,
-                             non_blocking && self.is_pinned(), /*to_host=*/true);
+                             non_blocking && self.is_pinned(), Route::kToHost);
   }
   if (!non_blocking && source.nbytes() <= kStagedBytes) {
     at::Tensor host = self;
@@ -211,10 +216,11 @@ void copy_to_host(const at::Tensor& self, const at::Tensor& source, bool non_blo
     return;
   }
   if (!non_blocking || !self.is_pinned()) {
-    return submit_and_wait(queue, TensorRef::of_host(self, true), TensorRef(source));
+    return submit_and_wait(queue, TensorRef::of_host(self, true), TensorRef(source),
+                           Route::kToHost);
   }
   const std::uint64_t copied =
-      submit(queue, TensorRef::of_host(self, true), TensorRef(source), {}, /*to_host=*/true);
+      submit(queue, {TensorRef::of_host(self, true), TensorRef(source), Route::kToHost});
   if (!kept_by_pinned_allocator(self, queue)) queue.synchronize(copied);
 }
 
@@ -253,7 +259,7 @@ void copy_same_sizes(const at::Tensor& self, const at::Tensor& source, bool non_
   if (self.is_privateuseone() && source.is_privateuseone()) {
     if (self.device() != source.device()) return copy_across_devices(self, source);
     if (record_copy(self, source)) return;
-    submit(current_queue(self.device().index()), TensorRef(self, true), TensorRef(source));
+    submit(current_queue(self.device().index()), {TensorRef(self, true), TensorRef(source)});
   } else if (source.is_cpu()) {
     copy_from_host(self, source, non_blocking);
   } else if (self.is_cpu()) {

@@ -5,6 +5,7 @@
 #include "loom/backend/stream.h"
 #include "loom/base/options.h"
 #include "loom/device/device.h"
+#include "loom/device/failed_memory.h"
 #include "loom/device/queue.h"
 #include "loom/device/thread.h"
 #include "loom/ops/launch/tensor_ref.h"
@@ -13,6 +14,7 @@
 #include <c10/util/Exception.h>
 
 #include <functional>
+#include <memory>
 #include <utility>
 
 namespace loom::ops {
@@ -34,6 +36,14 @@ at::Tensor over_same_memory(void* data, const at::Tensor& tensor,
                        tensor.options().device(device).requires_grad(false), device);
 }
 
+/// Memory that both sees: in unified memory commands list it by the address that the host knows.
+std::shared_ptr<HostVisible> visible_range(const at::Tensor& tensor) {
+  AccessList list;
+  TensorRef::of_host(tensor).append_access(list, AccessKind::kRead);
+  if (list.empty()) return nullptr;
+  return std::make_shared<HostVisible>(list[0].address, list[0].bytes);
+}
+
 }  // namespace
 
 bool memory_is_unified() { return options().memory == MemoryMode::kUnified; }
@@ -46,15 +56,20 @@ at::Tensor view_on_host(const at::Tensor& tensor) {
   queue.synchronize();
   TensorRef(tensor).check_values();
   return over_same_memory(
-      tensor.data_ptr(), tensor, [kept = tensor.detach()](void*) mutable { kept.reset(); },
+      tensor.data_ptr(), tensor,
+      [kept = tensor.detach(), visible = visible_range(tensor)](void*) mutable {
+        visible.reset();
+        kept.reset();
+      },
       c10::kCPU);
 }
 
 at::Tensor view_on_device(const at::Tensor& host, c10::Device target) {
   check(host, c10::kCPU, "view_on_device");
   Device* const user = &device(target.index());
-  const auto release = [kept = host.detach(), user](void*) mutable {
+  const auto release = [kept = host.detach(), user, visible = visible_range(host)](void*) mutable {
     if (!in_bad_fork()) user->drain();
+    visible.reset();
     kept.reset();
   };
   return over_same_memory(host.data_ptr(), host, release, target);
