@@ -379,3 +379,44 @@ def test_programs_that_a_graph_keeps_do_not_hold_up_the_program():
     hold.release()
     assert z.sum().item() == 16
     graph.reset()
+
+
+def test_a_worker_does_not_free_what_belongs_to_python(check):
+    # The graph goes with its last replay, on a worker, while this thread keeps the GIL: whoever
+    # frees the memory of numpy wants it.
+    check(
+        """
+        import gc, threading, torch, torch_loom
+        pinned = torch.ones(100_000).pin_memory()
+        freed = []
+
+        class Owner:
+            def __init__(self, tensor):
+                self.tensor = tensor
+                self.__array_interface__ = tensor.numpy().__array_interface__
+
+            def __del__(self):
+                freed.append(threading.current_thread() is threading.main_thread())
+
+        import numpy
+        source = torch.from_numpy(numpy.asarray(Owner(pinned)))
+        assert source.is_pinned()
+        target = torch.empty(100_000, device="loom")
+        graph = torch.loom.Graph()
+        with torch.loom.graph(graph):
+            target.copy_(source, non_blocking=True)
+        hold = torch_loom._C._Hold(-1, 60.0)
+        graph.replay()
+        del graph, source
+        gc.collect()
+        event = torch.loom.Event()
+        event.record()
+        hold.release()
+        while not event.query():
+            pass
+        torch.loom.synchronize()
+        assert target.sum().item() == 100_000
+        gc.collect()
+        assert freed == [True], freed
+        """
+    )

@@ -90,7 +90,6 @@ c10::WarningHandler* own_handler() {
 
 void set_warning_giver(WarningGiver giver) noexcept {
   g_giver.store(giver, std::memory_order_relaxed);
-  set_host_notifier(&give_kernel_warnings);
 }
 
 void give_kernel_warnings() {

@@ -8,10 +8,13 @@
 #include "loom/backend/guard.h"
 #include "loom/backend/hooks.h"
 #include "loom/backend/host_allocator.h"
+#include "loom/backend/host_release.h"
+#include "loom/backend/kernel_warnings.h"
 #include "loom/backend/serialization.h"
 #include "loom/backend/thread_setup.h"
 #include "loom/device/failed_memory.h"
 #include "loom/device/fault.h"
+#include "loom/device/host_notice.h"
 #include "loom/device/thread.h"
 #include "loom/memory/device_allocator.h"
 
@@ -24,6 +27,12 @@
 
 namespace loom {
 namespace {
+
+/// A HostNotifier (host_notice.h).
+void tell_host() {
+  release_kept_storages();
+  give_kernel_warnings();
+}
 
 void register_all() {
   TORCH_CHECK(!at::isPrivateUse1HooksRegistered(),
@@ -40,6 +49,7 @@ void register_all() {
   set_error_annotator(annotate_error);
   FailedMemory::set_allocation_probe(is_allocated);
   set_fault_describer(describe_address);
+  set_host_notifier(tell_host);
 }
 
 /// Empty, or why the registration failed. A static initializer may not throw: the library is often

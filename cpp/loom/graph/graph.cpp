@@ -3,6 +3,7 @@
 
 #include "loom/backend/allocator.h"
 #include "loom/backend/device_state.h"
+#include "loom/backend/host_release.h"
 #include "loom/backend/stream.h"
 #include "loom/device/queue.h"
 #include "loom/graph/captured_graph.h"
@@ -26,6 +27,7 @@ void Graph::capture_begin(at::MempoolId_t pool, at::GraphCaptureMode /*capture_m
   Queue& queue = current_queue();
   const auto device = static_cast<c10::DeviceIndex>(queue.id().device);
   if (pool == at::MempoolId_t{0, 0}) pool = CachingAllocator::new_pool_id();
+  release_kept_storages();
   auto captured = std::make_shared<CapturedGraph>(caching_allocator(device), pool);
   captured->begin(queue);
   captured_ = std::move(captured);
@@ -96,6 +98,7 @@ void Graph::reset() {
   if (stage_ == Stage::kCapturing) captured_->end();
   captured_.reset();
   stage_ = Stage::kEmpty;
+  release_kept_storages();  // of graphs whose last replay has ended since
   MutexLock lock(mutex_);
   last_replay_ = {};
 }

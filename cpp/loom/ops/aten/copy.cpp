@@ -6,6 +6,7 @@
 
 #include "loom/backend/device_state.h"
 #include "loom/backend/host_allocator.h"
+#include "loom/backend/host_release.h"
 #include "loom/base/ceil_div.h"
 #include "loom/device/held_memory.h"
 #include "loom/kernels/copy/copy_bytes.h"
@@ -102,6 +103,7 @@ struct CopyCommand {
   TensorRef destination, source;
   Route route = Route::kDevice;
   at::Tensor staged = {};  // owns a copy of the source, or undefined
+  KeptStorage kept = {};   // the host memory of a graph's copy
   HeldMemory held = {};
 
   void operator()() {
@@ -170,7 +172,7 @@ void capture_host_copy(Queue& queue, TensorRef destination, TensorRef source,
         "device need neither");
   }
   submit(queue,
-         {std::move(destination), std::move(source), route, host.detach()});
+         {std::move(destination), std::move(source), route, {}, KeptStorage(host.storage())});
 }
 
 void copy_from_host(const at::Tensor& self, const at::Tensor& source, bool non_blocking) {
