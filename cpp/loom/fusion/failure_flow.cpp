@@ -29,7 +29,8 @@ Access access_of(const Location& location, const Space& space, bool writes) {
           kind};
 }
 
-FailureFlow::FailureFlow(Program& program, const Queue& queue) : program_(program) {
+// Delegates, so that what it has changed is undone if the rest throws.
+FailureFlow::FailureFlow(Program& program, const Queue& queue) : FailureFlow(program) {
   std::vector<FailurePtr> of_value(program.values().size());
   for (const RecordedLoad& load : program.loads()) {
     of_value[load.value] = queue.failure_of({access_of(load.from, program.space(), false)});
@@ -44,6 +45,7 @@ FailureFlow::FailureFlow(Program& program, const Queue& queue) : program_(progra
       of_value[v] = of_value[operands[static_cast<std::size_t>(i)]];
     }
   }
+  of_store_.reserve(program.stores().size());
   for (std::size_t s = 0; s < program.stores().size(); ++s) {
     const RecordedStore& store = program.stores()[s];
     of_store_.push_back(store.dead ? nullptr : of_value[store.value]);
@@ -57,12 +59,20 @@ FailureFlow::FailureFlow(Program& program, const Queue& queue) : program_(progra
   }
 }
 
+FailureFlow::~FailureFlow() { restore(); }
+
+void FailureFlow::restore() noexcept {
+  for (std::size_t s = 0; s < of_store_.size(); ++s) {
+    if (of_store_[s] != nullptr) program_.set_store_dead(s, false);
+  }
+}
+
 void FailureFlow::apply(Queue& queue) {
+  restore();
   for (std::size_t s = 0; s < of_store_.size(); ++s) {
     const RecordedStore& store = program_.stores()[s];
     const AccessList accesses{access_of(store.to, program_.space(), true)};
     if (of_store_[s] != nullptr) {
-      program_.set_store_dead(s, false);
       queue.fail_writes(accesses, of_store_[s]);
     } else if (!store.dead) {
       FailedMemory::clear(accesses);

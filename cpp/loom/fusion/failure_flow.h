@@ -20,11 +20,21 @@ class FailureFlow {
   /// Looks for what the program reads, and leaves out what fails. Requires: it is closed and has
   /// not run yet.
   FailureFlow(Program& program, const Queue& queue);
+  /// Has the program whole again: it may be a graph's, and run once more.
+  ~FailureFlow();
+  FailureFlow(FailureFlow&&) noexcept = default;
+  FailureFlow& operator=(FailureFlow&&) = delete;
+  FailureFlow(const FailureFlow&) = delete;
+  FailureFlow& operator=(const FailureFlow&) = delete;
+
   /// Marks the results, or makes their memory healthy, and has the program whole again. Called when
   /// it has run.
   void apply(Queue& queue);
 
  private:
+  explicit FailureFlow(Program& program) noexcept : program_(program) {}
+  void restore() noexcept;
+
   Program& program_;
   std::vector<FailurePtr> of_store_;  // null for what nobody sees, too
 };
