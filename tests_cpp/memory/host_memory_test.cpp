@@ -3,38 +3,18 @@
 #include "loom/memory/pinned_pool.h"
 
 #include "memory/allocator_fixture.h"
-#include <cstdlib>
+#include "support/failing_new.h"
 #include <fstream>
 #include <new>
-
-namespace {
-
-// How many allocations of this thread still succeed; negative = all.
-thread_local int t_allocations_left = -1;
-
-void* allocate_or_fail(std::size_t bytes) {
-  if (t_allocations_left == 0) throw std::bad_alloc();
-  if (t_allocations_left > 0) --t_allocations_left;
-  void* const memory = std::malloc(bytes == 0 ? 1 : bytes);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-
-}  // namespace
-
-// For the whole test program: operator new as it is, but for threads that ask it to fail.
-void* operator new(std::size_t bytes) { return allocate_or_fail(bytes); }
-void* operator new[](std::size_t bytes) { return allocate_or_fail(bytes); }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+#include <vector>
 
 namespace loom {
 namespace {
 
+using testing::FailingNew;
 using testing::kKiB;
 using testing::kMiB;
+using testing::t_allocations_left;
 
 class HostMemoryTest : public testing::AllocatorTest {
  protected:
@@ -87,6 +67,52 @@ TEST_F(HostMemoryTest, TheFirstSegmentOfAPrivatePoolIsNoDifferent) {
   allocator->begin_allocate_to_pool(pool, [](const Queue&) { return true; });
   EXPECT_GT(failures_until_success(4 * kMiB), 0);
   allocator->end_allocate_to_pool(pool);
+}
+
+TEST_F(HostMemoryTest, WhatIsFreedIsFreeWhenThereIsMemoryAgain) {
+  for (const std::size_t bytes : {512 * kKiB, 4 * kMiB, 60 * kMiB}) {
+    SCOPED_TRACE(bytes);
+    std::byte* const first = alloc(bytes);
+    std::byte* const second = alloc(bytes);
+    {
+      const FailingNew no_memory(0);
+      free(first);
+      free(second);
+    }
+    allocator->check_invariants();
+    allocator->empty_cache();
+    EXPECT_EQ(active(), 0u);
+    EXPECT_EQ(reserved(), 0u);
+  }
+}
+
+TEST_F(HostMemoryTest, WhatOtherQueuesUseIsFreeAfterThemWhicheverAllocationFails) {
+  for (int spared = 0; spared < 8; ++spared) {
+    SCOPED_TRACE(spared);
+    std::byte* const block = alloc(4 * kMiB);
+    allocator->record_queue(block, b);
+    testing::Gate held;
+    submit_gate(b, held);
+    {
+      const FailingNew no_memory(spared);
+      free(block);
+    }
+    allocator->check_invariants();
+    EXPECT_EQ(active(), 4 * kMiB) << "another queue uses it";
+    held.open();
+    b.synchronize();
+    allocator->empty_cache();
+    allocator->empty_cache();  // what is freed by the first one may wait for the queue
+    EXPECT_EQ(active(), 0u);
+  }
+}
+
+TEST_F(HostMemoryTest, AHistoryThatFailsKeepsNoBlockFromBeingFreed) {
+  std::byte* const block = alloc(4 * kMiB);
+  allocator->record_history(10, []() -> std::shared_ptr<void> { throw std::bad_alloc(); });
+  free(block);
+  allocator->record_history(0, nullptr);
+  EXPECT_EQ(active(), 0u);
 }
 
 /// Pages of this process's addresses.

@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <iterator>
+#include <new>
 #include <sys/mman.h>
+#include <utility>
 
 namespace loom {
 namespace {
@@ -55,10 +57,15 @@ void* Arena::map_segment(std::size_t bytes) {
   bytes = whole_granules(bytes);
   MutexLock lock(mutex_);
   if (bytes > limit_ - mapped_) return nullptr;
-  std::byte* const segment = take_range(bytes);
+  std::byte* segment = nullptr;
+  try {
+    segment = take_range(bytes);
+  } catch (const std::bad_alloc&) {
+    return nullptr;  // a system that has no memory for the entry has none for the segment
+  }
   if (segment == nullptr) return nullptr;
   if (!make_accessible(segment, bytes)) {
-    give_range(segment, bytes);
+    give_range(segment);
     return nullptr;
   }
   mapped_ += bytes;
@@ -66,17 +73,16 @@ void* Arena::map_segment(std::size_t bytes) {
 }
 
 void Arena::unmap_segment(void* segment, std::size_t bytes) noexcept {
-  if (segment == nullptr || in_bad_fork()) return;  // a child's copy goes when it ends
+  if (segment == nullptr || in_bad_fork()) return;  // a child has none
   bytes = whole_granules(bytes);
   auto* const begin = static_cast<std::byte*>(segment);
-  LOOM_ASSERT(begin >= begin_ && bytes <= reserved_ &&
-                  static_cast<std::size_t>(begin - begin_) <= reserved_ - bytes,
-              "a segment is unmapped that is not of this arena");
   MutexLock lock(mutex_);
-  LOOM_ASSERT(bytes <= mapped_, "more is unmapped than was mapped");
+  const auto used = used_.find(begin);
+  LOOM_ASSERT(used != used_.end() && used->second == bytes,
+              "a segment is unmapped that is not of this arena");
   make_inaccessible(begin, bytes);
   mapped_ -= bytes;
-  give_range(begin, bytes);
+  give_range(begin);
 }
 
 // Best fit: the smallest range that is large enough, and of those the lowest.
@@ -88,17 +94,21 @@ std::byte* Arena::take_range(std::size_t bytes) {
   }
   if (best == free_.end()) return nullptr;
   const auto [begin, size] = *best;
-  // The node is reused for the rest, so that nothing is allocated.
-  auto node = free_.extract(best);
-  if (size > bytes) {
-    node.key() = begin + bytes;
-    node.mapped() = size - bytes;
-    free_.insert(std::move(node));
+  if (size == bytes) {
+    used_.insert(free_.extract(best));
+    return begin;
   }
+  used_.emplace(begin, bytes);
+  auto rest = free_.extract(best);
+  rest.key() = begin + bytes;
+  rest.mapped() = size - bytes;
+  free_.insert(std::move(rest));
   return begin;
 }
 
-void Arena::give_range(std::byte* begin, std::size_t bytes) {
+void Arena::give_range(std::byte* begin) noexcept {
+  auto range = used_.extract(begin);
+  std::size_t& bytes = range.mapped();
   const auto after = free_.lower_bound(begin);
   const bool joins_after = after != free_.end() && begin + bytes == after->first;
   auto before = after == free_.begin() ? free_.end() : std::prev(after);
@@ -108,7 +118,7 @@ void Arena::give_range(std::byte* begin, std::size_t bytes) {
   if (joins_before) {
     before->second += bytes;
   } else {
-    free_.emplace(begin, bytes);
+    free_.insert(std::move(range));
   }
 }
 

@@ -53,10 +53,12 @@ class LOOM_API Arena final : public SegmentSource {
   [[nodiscard]] std::size_t mapped() const override;
 
  private:
-  using FreeRanges = std::map<std::byte*, std::size_t>;
+  using Ranges = std::map<std::byte*, std::size_t>;
 
+  /// Moves a range to used_. Throws: std::bad_alloc; then nothing has changed.
   [[nodiscard]] std::byte* take_range(std::size_t bytes) LOOM_REQUIRES(mutex_);
-  void give_range(std::byte* begin, std::size_t bytes) LOOM_REQUIRES(mutex_);
+  /// Moves it back. Needs no memory: the entry is the same.
+  void give_range(std::byte* begin) noexcept LOOM_REQUIRES(mutex_);
 
   const std::size_t limit_;
   const std::size_t reserved_;
@@ -64,7 +66,9 @@ class LOOM_API Arena final : public SegmentSource {
   mutable Mutex mutex_;
   std::size_t mapped_ LOOM_GUARDED_BY(mutex_) = 0;
   // Free ranges of addresses, start -> bytes; no two touch.
-  FreeRanges free_ LOOM_GUARDED_BY(mutex_);
+  Ranges free_ LOOM_GUARDED_BY(mutex_);
+  // Those of segments.
+  Ranges used_ LOOM_GUARDED_BY(mutex_);
 };
 
 }  // namespace loom

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
+#include <new>
 #include <utility>
 
 namespace loom {
@@ -47,7 +48,11 @@ void* CachingAllocator::allocate(std::size_t bytes, Queue& queue) {
 void CachingAllocator::free(void* address) noexcept {
   // In a forked child the lock may be held for ever by a thread that is not there.
   if (address == nullptr || in_bad_fork()) return;
-  const State::Context context = state_->gather_context();
+  State::Context context;
+  try {
+    context = state_->gather_context();
+  } catch (...) {  // NOLINT(bugprone-empty-catch): the history lacks where it was freed
+  }
   MutexLock lock(state_->mutex);
   State::Block* block = state_->allocated_block(address);
   if (block == nullptr) bad_free(address);
@@ -181,7 +186,33 @@ CachingAllocator::State::Block* CachingAllocator::State::hand_out(Block& block,
   return &block;
 }
 
-void CachingAllocator::State::free_block(Block& block, const Context& context) {
+void CachingAllocator::State::prepare_to_free(const Block& block) {
+  constexpr std::size_t kFirst = 16;
+  block.segment->pool->prepare_to_give_back(block);
+  if (block.notes == nullptr || block.notes->other_queues.empty()) return;
+  if (held.size() == held.capacity()) held.reserve(std::max(kFirst, 2 * held.size()));
+  for (const Queue* queue : block.notes->other_queues) pending.prepare(queue->timeline());
+}
+
+void CachingAllocator::State::postpone(Block& block) noexcept {
+  block.free_next = postponed;
+  postponed = &block;
+}
+
+void CachingAllocator::State::free_postponed() noexcept {
+  for (Block* block = std::exchange(postponed, nullptr); block != nullptr;) {
+    Block& next = *std::exchange(block, block->free_next);
+    next.free_next = nullptr;
+    next.state == BlockState::kAllocated ? free_block(next, nullptr) : complete_free(next, nullptr);
+  }
+}
+
+void CachingAllocator::State::free_block(Block& block, const Context& context) noexcept {
+  try {
+    prepare_to_free(block);
+  } catch (const std::bad_alloc&) {
+    return postpone(block);
+  }
   Segment& segment = *block.segment;
   const bool large = segment.pool->is_large();
   stats.allocation.shrink(large, 1);
@@ -208,8 +239,13 @@ void CachingAllocator::State::free_block(Block& block, const Context& context) {
   after_change();
 }
 
-void CachingAllocator::State::complete_free(Block& block, const Context& context) {
+void CachingAllocator::State::complete_free(Block& block, const Context& context) noexcept {
   Segment& segment = *block.segment;
+  try {
+    segment.pool->prepare_to_give_back(block);
+  } catch (const std::bad_alloc&) {
+    return postpone(block);
+  }
   const bool large = segment.pool->is_large();
   trace(Action::kFreeCompleted, block.address, block.requested, segment.queue, segment.group->id,
         context);
@@ -230,12 +266,13 @@ void CachingAllocator::State::take_in_pending() {
 }
 
 void CachingAllocator::State::release_held() {
-  for (Block* block : held) {
-    for (const Queue* queue : block->notes->other_queues) {
-      pending.add(*block, queue->timeline(), queue->submitted());
+  for (; !held.empty(); held.pop_back()) {
+    Block& block = *held.back();
+    prepare_to_free(block);
+    for (const Queue* queue : block.notes->other_queues) {
+      pending.add(block, queue->timeline(), queue->submitted());
     }
   }
-  held.clear();
   take_in_pending();
 }
 

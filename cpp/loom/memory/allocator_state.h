@@ -70,9 +70,14 @@ struct CachingAllocator::State {
   [[nodiscard]] Segment& adopt(std::byte* address, std::size_t bytes, const Request& request)
       LOOM_REQUIRES(mutex);
   Block* hand_out(Block& block, const Request& request) LOOM_REQUIRES(mutex);
-  void free_block(Block& block, const Context& context) LOOM_REQUIRES(mutex);
+  /// Without host memory for what it notes, the block stays allocated until free_postponed().
+  void free_block(Block& block, const Context& context) noexcept LOOM_REQUIRES(mutex);
+  void free_postponed() noexcept LOOM_REQUIRES(mutex);
+  void postpone(Block& block) noexcept LOOM_REQUIRES(mutex);
+  /// Has memory ready for all that free_block() notes. Throws: std::bad_alloc.
+  void prepare_to_free(const Block& block) LOOM_REQUIRES(mutex);
   /// Makes the block free for its queue: no queue uses it any more but its own.
-  void complete_free(Block& block, const Context& context) LOOM_REQUIRES(mutex);
+  void complete_free(Block& block, const Context& context) noexcept LOOM_REQUIRES(mutex);
   void take_in_pending() LOOM_REQUIRES(mutex);
   /// Waits for the other queues begin now for blocks that were freed during a capture.
   void release_held() LOOM_REQUIRES(mutex);
@@ -147,6 +152,9 @@ struct CachingAllocator::State {
   detail::PendingFrees pending LOOM_GUARDED_BY(mutex);
   // Pending blocks that were freed during a capture: they wait for its end first.
   std::vector<Block*> held LOOM_GUARDED_BY(mutex);
+  // Blocks that became free while there was no host memory to note it: linked through
+  // Block::free_next, allocated or pending as far as all others know.
+  Block* postponed LOOM_GUARDED_BY(mutex) = nullptr;
 
   AllocatorConfig config LOOM_GUARDED_BY(mutex);  // round_up lives in `callbacks`
   double fraction LOOM_GUARDED_BY(mutex) = 1.0;

@@ -56,7 +56,7 @@ SplitChange BlockPool::take(Block& block, std::size_t size, bool split) {
   return change;
 }
 
-SplitChange BlockPool::give_back(Block& freed) {
+SplitChange BlockPool::give_back(Block& freed) noexcept {
   SplitChange change;
   Block* block = &freed;
   const auto leave = [&](Block& neighbour) {  // a neighbour is split by nature

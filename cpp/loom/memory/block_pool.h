@@ -44,7 +44,10 @@ class BlockPool {
   /// Throws: std::bad_alloc; then nothing has changed. The same holds for add_segment().
   SplitChange take(Block& block, std::size_t size, bool split);
   /// Makes `block` free, merged with its free neighbours; `block` may be gone afterwards.
-  SplitChange give_back(Block& block);
+  /// Requires: prepare_to_give_back() of the block.
+  SplitChange give_back(Block& block) noexcept;
+  /// Throws: std::bad_alloc; then nothing has changed.
+  void prepare_to_give_back(const Block& block) { free_.prepare(block.size); }
 
   /// Makes one free block of the whole segment. Requires: it has no blocks.
   void add_segment(Segment& segment);

@@ -14,20 +14,30 @@
 #include <cstddef>
 #include <memory>
 #include <set>
+#include <utility>
 
 namespace loom::detail {
 
 class FreeList {
  public:
-  /// Throws: std::bad_alloc; then it is not in the list.
+  /// Throws: std::bad_alloc, unless prepare() came before; then it is not in the list.
   void insert(Block& block) {
-    block.size > kLargestBin ? static_cast<void>(large_.insert(&block)) : insert_in_bin(block);
+    block.size > kLargestBin ? insert_large(block) : insert_in_bin(block);
     ++count_;
+  }
+  /// Has memory ready for one insert() of a block of at least `size`. Throws: std::bad_alloc.
+  void prepare(std::size_t size) {
+    if (size <= kLargestBin && bins_ == nullptr) [[unlikely]] {
+      bins_ = std::make_unique<Bins>();
+    }
+    if (spare_.empty()) [[unlikely]] {
+      spare_ = make_node();
+    }
   }
   /// Requires: in the list, with the size it was inserted with.
   void erase(Block& block) noexcept {
     --count_;
-    block.size > kLargestBin ? static_cast<void>(large_.erase(&block)) : erase_from_bin(block);
+    block.size > kLargestBin ? erase_large(block) : erase_from_bin(block);
   }
   /// Null when there is none of at least `size`, a multiple of 512. Stays in the list.
   [[nodiscard]] Block* best_fit(std::size_t size) const noexcept {
@@ -54,7 +64,21 @@ class FreeList {
     std::array<Block*, BitIndex::kBits> heads{};
   };
 
+  using Large = std::set<Block*, BySize>;
+
   static constexpr std::size_t kLargestBin = BitIndex::kBits * kMinBlockBytes;
+
+  [[nodiscard]] static Large::node_type make_node() {
+    Large one;
+    return one.extract(one.insert(nullptr).first);
+  }
+  void insert_large(Block& block) {
+    if (spare_.empty()) spare_ = make_node();
+    spare_.value() = &block;
+    large_.insert(std::move(spare_));
+  }
+  // The entry is kept for the next one.
+  void erase_large(Block& block) noexcept { spare_ = large_.extract(&block); }
 
   [[nodiscard]] static std::size_t bin_of(std::size_t size) noexcept {
     return size / kMinBlockBytes - 1;
@@ -84,7 +108,8 @@ class FreeList {
   [[nodiscard]] Block* best_large_fit(std::size_t size) const noexcept;
 
   std::unique_ptr<Bins> bins_;  // made with the first block that belongs there
-  std::set<Block*, BySize> large_;
+  Large large_;
+  Large::node_type spare_;
   std::size_t count_ = 0;
 };
 

@@ -5,11 +5,21 @@
 
 namespace loom::detail {
 
-void PendingFrees::add(Block& block, const Timeline& timeline, std::uint64_t position) {
-  auto lane = std::find_if(lanes_.begin(), lanes_.end(),
-                           [&](const Lane& known) { return known.timeline == &timeline; });
-  if (lane == lanes_.end()) lane = lanes_.insert(lanes_.end(), Lane{&timeline, {}});
-  lane->entries.push_back({position, &block});
+PendingFrees::Lane& PendingFrees::lane_of(const Timeline& timeline) {
+  const auto lane = std::find_if(lanes_.begin(), lanes_.end(),
+                                 [&](const Lane& known) { return known.timeline == &timeline; });
+  return lane != lanes_.end() ? *lane : lanes_.emplace_back(Lane{&timeline, {}, {}});
+}
+
+void PendingFrees::prepare(const Timeline& timeline) {
+  Lane& lane = lane_of(timeline);
+  if (lane.spare.empty()) lane.spare.emplace_back();
+}
+
+void PendingFrees::add(Block& block, const Timeline& timeline, std::uint64_t position) noexcept {
+  Lane& lane = lane_of(timeline);
+  lane.spare.front() = {position, &block};
+  lane.entries.splice(lane.entries.end(), lane.spare, lane.spare.begin());
   ++block.pending_queues;
   ++entries_;
 }

@@ -12,7 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <vector>
 
 namespace loom::detail {
@@ -20,8 +20,11 @@ namespace loom::detail {
 class PendingFrees {
  public:
   /// `block` waits until `timeline` reaches `position`; counted in block.pending_queues.
-  /// Requires: position not below an earlier one of this timeline.
-  void add(Block& block, const Timeline& timeline, std::uint64_t position);
+  /// Requires: position not below an earlier one of this timeline; prepare() of it before.
+  void add(Block& block, const Timeline& timeline, std::uint64_t position) noexcept;
+
+  /// Has memory ready for one add() with this timeline. Throws: std::bad_alloc.
+  void prepare(const Timeline& timeline);
 
   /// Calls complete(block) for every block that waits for nothing any more, oldest first.
   template <class Complete>
@@ -29,7 +32,7 @@ class PendingFrees {
     for (Lane& lane : lanes_) {
       while (!lane.entries.empty() && lane.timeline->reached(lane.entries.front().position)) {
         Block& block = *lane.entries.front().block;
-        lane.entries.pop_front();
+        lane.drop_front();
         --entries_;
         if (--block.pending_queues == 0) complete(block);
       }
@@ -46,10 +49,20 @@ class PendingFrees {
     std::uint64_t position;
     Block* block;
   };
+  using Entries = std::list<Entry>;
   struct Lane {
     const Timeline* timeline;
-    std::deque<Entry> entries;
+    Entries entries;
+    Entries spare;  ///< memory for entries to come
+
+    void drop_front() noexcept {
+      constexpr std::size_t kMostSpare = 64;
+      spare.splice(spare.begin(), entries, entries.begin());
+      if (spare.size() > kMostSpare) spare.pop_back();
+    }
   };
+
+  [[nodiscard]] Lane& lane_of(const Timeline& timeline);
 
   // A handful of queues share memory, so a search is quicker than a table.
   std::vector<Lane> lanes_;

@@ -34,6 +34,7 @@ CachingAllocator::State::Block* CachingAllocator::State::allocate_slowly(const R
     MutexLock lock(mutex);
     collect_garbage();
     if (Block* block = map_and_take(request, bytes)) return block;
+    free_postponed();
     if (detail::least_segment_bytes(request.size, granularity) > allowed_bytes()) {
       return out_of_memory(request);  // not even if everything were free
     }
@@ -57,6 +58,7 @@ CachingAllocator::State::Block* CachingAllocator::State::allocate_slowly(const R
 }
 
 CachingAllocator::State::Block* CachingAllocator::State::retry(const Request& request) {
+  free_postponed();
   if (Block* block = take_cached(request)) return block;
   release_free_segments({0, 0});
   release_scratch(device);
@@ -168,6 +170,7 @@ void CachingAllocator::empty_cache(PoolId pool) {
   WaitList waits;
   {
     MutexLock lock(state_->mutex);
+    state_->free_postponed();
     state_->take_in_pending();
     if (may_wait()) state_->add_segment_waits(pool, waits);
   }

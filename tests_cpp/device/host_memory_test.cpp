@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What may not throw, when the host has no memory for what it notes.
+#include "loom/base/check.h"
+#include "loom/device/arena.h"
+#include "loom/device/failed_memory.h"
+#include "loom/device/queue.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support/failing_new.h"
+#include "support/queues.h"
+#include <stdexcept>
+#include <vector>
+
+namespace loom {
+namespace {
+
+using testing::FailingNew;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+
+class WithoutHostMemoryTest : public testing::QueueFixture {
+ protected:
+  void TearDown() override {
+    queue_.timeline().wait(queue_.submitted());
+    FailedMemory::clear({{nullptr, SIZE_MAX, AccessKind::kReplace}});
+    EXPECT_FALSE(FailedMemory::any());
+  }
+
+  [[nodiscard]] static bool failed(const std::byte* place) {
+    try {
+      FailedMemory::check(place, 1);
+      return false;
+    } catch (const std::exception&) {
+      return true;
+    }
+  }
+
+  Arena arena_{7, 64 * kMiB};
+};
+
+TEST_F(WithoutHostMemoryTest, SegmentsAreGivenBack) {
+  std::vector<void*> segments;
+  for (int i = 0; i < 8; ++i) segments.push_back(arena_.map_segment(2 * kMiB));
+  {
+    const FailingNew no_memory(0);
+    for (std::size_t i = 0; i < segments.size(); i += 2) {
+      arena_.unmap_segment(segments[i], 2 * kMiB);
+    }
+    for (std::size_t i = 1; i < segments.size(); i += 2) {
+      arena_.unmap_segment(segments[i], 2 * kMiB);
+    }
+  }
+  EXPECT_EQ(arena_.mapped(), 0u);
+  void* const whole = arena_.map_segment(64 * kMiB);
+  EXPECT_NE(whole, nullptr);
+  arena_.unmap_segment(whole, 64 * kMiB);
+}
+
+TEST_F(WithoutHostMemoryTest, ASegmentThatCannotBeNotedIsNotMapped) {
+  void* segment = nullptr;
+  {
+    const FailingNew no_memory(0);
+    segment = arena_.map_segment(2 * kMiB);
+  }
+  EXPECT_EQ(segment, nullptr);
+  EXPECT_EQ(arena_.mapped(), 0u);
+}
+
+/// Fails on a worker that has host memory for `spared` more allocations until it has been told.
+struct Failing {
+  const std::byte* writes;
+  int spared;
+  int* left;
+
+  void operator()() const {
+    testing::t_allocations_left = spared;
+    throw std::out_of_range("index 7");
+  }
+  void accesses(AccessList& list) const { list.push_back({writes, 64, AccessKind::kReplace}); }
+  void failed(const FailurePtr&) const noexcept {
+    *left = testing::t_allocations_left;
+    testing::t_allocations_left = -1;
+  }
+};
+
+TEST_F(WithoutHostMemoryTest, AFailureIsKeptWhicheverAllocationFails) {
+  const auto* const segment = static_cast<const std::byte*>(arena_.map_segment(2 * kMiB));
+  int left = 0;
+  for (int spared = 0; left == 0; ++spared) {
+    SCOPED_TRACE(spared);
+    ASSERT_LT(spared, 1000);
+    queue_.submit("gather", Failing{segment, spared, &left});
+    EXPECT_ANY_THROW(queue_.synchronize());
+    EXPECT_TRUE(failed(segment)) << "what the command should have written";
+    FailedMemory::clear({{nullptr, SIZE_MAX, AccessKind::kReplace}});
+  }
+}
+
+TEST_F(WithoutHostMemoryTest, WhatNobodyCouldNoteFailsEverythingUntilItIsWritten) {
+  const auto* const segment = static_cast<const std::byte*>(arena_.map_segment(2 * kMiB));
+  int left = 0;
+  queue_.submit("gather", Failing{segment, 0, &left});
+  EXPECT_THAT([&] { queue_.synchronize(); }, ThrowsMessage<Error>(HasSubstr("no memory left")));
+  EXPECT_TRUE(failed(segment + kMiB));
+  FailedMemory::clear({{segment + kMiB, 64, AccessKind::kReplace}});
+  EXPECT_FALSE(failed(segment + kMiB));
+  EXPECT_TRUE(failed(segment + kMiB + 64));
+  FailedMemory::note_allocated(segment, kMiB, queue_);
+  EXPECT_FALSE(failed(segment));
+}
+
+}  // namespace
+}  // namespace loom
