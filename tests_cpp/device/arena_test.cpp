@@ -8,8 +8,13 @@
 
 #include "support/stress.h"
 #include "support/threads.h"
+#include <cstdint>
 #include <cstring>
+#include <fstream>
+#include <ios>
 #include <map>
+#include <sstream>
+#include <string>
 #include <vector>
 
 namespace loom {
@@ -135,6 +140,32 @@ TEST_F(ArenaTest, ASegmentOfAnotherArenaStopsTheProcess) {
   Arena other(6, kLimit);
   void* const segment = other.map_segment(2 * kMiB);
   EXPECT_DEATH(unmap(segment, 2 * kMiB), "not of this arena");
+}
+
+/// What the system says of the mapping that holds the address: "rd wr mr mw me ac sd dc hg".
+std::string flags_of(const void* address) {
+  const auto wanted = reinterpret_cast<std::uintptr_t>(address);
+  std::ifstream file("/proc/self/smaps");
+  bool here = false;
+  for (std::string line; std::getline(file, line);) {
+    std::uintptr_t begin = 0, end = 0;
+    char dash = 0;
+    std::istringstream range(line);
+    if (range >> std::hex >> begin >> dash >> end && dash == '-') {
+      here = begin <= wanted && wanted < end;
+    }
+    if (here && line.starts_with("VmFlags:")) return line + " ";
+  }
+  return {};
+}
+
+TEST_F(ArenaTest, ChildrenInheritNoPageOfIt) {
+  void* const first = map(2 * kMiB);
+  EXPECT_NE(flags_of(host_address(first)).find(" dc "), std::string::npos);
+  unmap(first, 2 * kMiB);
+  void* const second = map(2 * kMiB);  // in the place of what was given back
+  EXPECT_EQ(second, first);
+  EXPECT_NE(flags_of(host_address(second)).find(" dc "), std::string::npos);
 }
 
 TEST_F(ArenaTest, ManyThreadsNeverShareMemory) {

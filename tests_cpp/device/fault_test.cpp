@@ -13,6 +13,8 @@
 #include <cstdlib>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 namespace loom {
 namespace {
@@ -65,6 +67,46 @@ TEST_F(FaultTest, AFaultOnAWorkerDiesWithTheMessage) {
         queue.synchronize();
       },
       KilledBySignal(SIGSEGV), "device loom:2");
+}
+
+TEST_F(FaultTest, AForkedChildDiesWithAMessageInEitherMode) {
+  for (const char* mode : {"unified", "isolated"}) {
+    EXPECT_EXIT(
+        {
+          setenv("LOOM_MEMORY", mode, 1);
+          auto& arena = *new Arena(2, std::size_t{4} << 20);
+          auto* const memory = static_cast<int*>(host_address(arena.map_segment(1)));
+          *memory = 1;
+          const pid_t child = fork();
+          if (child == 0) std::_Exit(read(memory) == 1 ? 1 : 2);
+          int status = 0;
+          waitpid(child, &status, 0);
+          if (WIFSIGNALED(status)) raise(WTERMSIG(status));
+          std::_Exit(WEXITSTATUS(status));
+        },
+        KilledBySignal(SIGSEGV),
+        "loom:2, unknown allocation\\): this process was forked after .*spawn")
+        << mode;
+  }
+}
+
+TEST_F(FaultTest, NobodyElseGetsTheAddressesInAChild) {
+  EXPECT_EXIT(
+      {
+        setenv("LOOM_MEMORY", "unified", 1);
+        auto& arena = *new Arena(2, std::size_t{4} << 20);
+        void* const memory = arena.map_segment(1);
+        const pid_t child = fork();
+        if (child == 0) {
+          void* const mapped = mmap(memory, 4096, PROT_READ | PROT_WRITE,
+                                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);  // a hint
+          std::_Exit(mapped == memory ? 1 : 0);
+        }
+        int status = 0;
+        waitpid(child, &status, 0);
+        std::_Exit(WEXITSTATUS(status));
+      },
+      ExitedWithCode(0), "");
 }
 
 void* inaccessible_page() {

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <pthread.h>
 #include <sys/mman.h>
 
 namespace loom {
@@ -35,6 +36,9 @@ using Owner = std::atomic<signed char>;
 /// mode the same again above it.
 struct Reservation {
   Mutex mutex;
+  // All that is mapped. Published as `begin` is.
+  void* mapped = nullptr;
+  std::size_t mapped_bytes = 0;
   // The three are published by the release store of `begin`. Readers of owners[] (also in signal
   // handlers) only look at cells of addresses that they got from their owner: relaxed.
   std::atomic<std::byte*> begin{nullptr};
@@ -62,16 +66,35 @@ std::size_t cells_for_all_devices(const Options& from) {
   return cells;
 }
 
+void* map_inaccessible(void* where, std::size_t bytes, int flags) noexcept {
+  return ::mmap(where, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1,
+                0);
+}
+
+// In the child, which has nothing at these addresses: they stay taken, so that whoever kept one
+// gets a fault that says what it is, and not the memory of somebody else.
+void reserve_in_child() noexcept {
+  const Reservation* const all = g_reservation.load(std::memory_order_acquire);
+  if (all == nullptr) return;
+  // If the system has no room for it, nobody else has got it yet, either.
+  (void)map_inaccessible(all->mapped, all->mapped_bytes, MAP_FIXED);
+  note_forked_child_to_fault_handler();
+}
+
 void make_reservation(Reservation& all) LOOM_REQUIRES(all.mutex) {
   const Options& from = options();
   const bool isolated = from.memory == MemoryMode::kIsolated;
   const std::size_t cells = cells_for_all_devices(from);
   const std::size_t bytes = cells * kCellBytes;
-  void* const mapped = ::mmap(nullptr, (isolated ? 2 * bytes : bytes) + kAlignment, PROT_NONE,
-                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  all.mapped_bytes = (isolated ? 2 * bytes : bytes) + kAlignment;
+  void* const mapped = map_inaccessible(nullptr, all.mapped_bytes, 0);
   LOOM_CHECK(mapped != MAP_FAILED, "device(): expected ", isolated ? 2 * cells : cells,
              " GiB of address space to reserve, got '", std::strerror(errno),
              "'; raise `ulimit -v` or lower LOOM_MEMORY_LIMIT");
+  all.mapped = mapped;
+  keep_from_children(mapped, all.mapped_bytes);
+  static const bool armed = pthread_atfork(nullptr, nullptr, reserve_in_child) == 0;
+  LOOM_CHECK(armed, "device(): expected room for a fork handler, got none");
   all.owners = std::make_unique<Owner[]>(cells);
   for (std::size_t i = 0; i < cells; ++i) all.owners[i].store(kFree, std::memory_order_relaxed);
   all.cells = cells;
@@ -127,6 +150,11 @@ std::byte* reserve_addresses(int device, std::size_t bytes) {
              " GiB in all arenas together, got another ", count, " GiB");
   set_owner(all, first, count, static_cast<signed char>(device));
   return all.begin.load(std::memory_order_relaxed) + first * kCellBytes;
+}
+
+void keep_from_children(void* memory, std::size_t bytes) noexcept {
+  // Where the system does not know it, a fork copies what either process writes then.
+  (void)::madvise(memory, bytes, MADV_DONTFORK);
 }
 
 void release_addresses(std::byte* begin, std::size_t bytes) noexcept {

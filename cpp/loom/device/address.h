@@ -5,6 +5,7 @@
 // that kernels may touch. All devices share one reservation of address space. In unified mode both
 // addresses are the same. In isolated mode device addresses are never readable, and the memory
 // lies `shadow_offset` above them, so a stray host access faults (fault.h says whose it was).
+// A child of fork() has no device memory: the addresses stay reserved there, and an access faults.
 
 #include "loom/base/export.h"
 
@@ -42,6 +43,10 @@ extern LOOM_API std::atomic<std::ptrdiff_t> g_shadow_offset;
 /// call, by options().memory, with room for what all devices may map. Nothing is accessible yet.
 /// Throws: loom::Error when the system or the reservation has no room.
 [[nodiscard]] std::byte* reserve_addresses(int device, std::size_t bytes);
+
+/// Keeps children of fork() from inheriting the memory. They cannot use it, and the system would
+/// copy each page that either process writes. What is mapped in its place later is another one.
+void keep_from_children(void* memory, std::size_t bytes) noexcept;
 
 /// Gives a range back. Requires: from reserve_addresses(), nothing mapped in it.
 void release_addresses(std::byte* begin, std::size_t bytes) noexcept;

@@ -31,7 +31,7 @@ void make_inaccessible(std::byte* range, std::size_t bytes) noexcept {
   void* const memory = host_address(range);
   const void* const replaced = ::mmap(
       memory, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-  if (replaced != MAP_FAILED) return;
+  if (replaced != MAP_FAILED) return keep_from_children(memory, bytes);
   // The process has too many mappings to split one more. The pages go back all the same.
   LOOM_ASSERT(::madvise(memory, bytes, MADV_DONTNEED) == 0,
               "the system does not take a segment back");

@@ -21,6 +21,9 @@ std::atomic<FaultDescriber> g_describer{nullptr};
 // What was installed before, one for each signal. Written before the handler can run.
 struct sigaction g_previous_segv;
 struct sigaction g_previous_bus;
+// Relaxed, both: set by the thread that calls first, and by the only thread of a child.
+std::atomic<bool> g_installed{false};
+std::atomic<bool> g_in_child{false};
 
 /// A message put together without allocating, as a signal handler must.
 class Message {
@@ -64,9 +67,12 @@ void report(const void* address, int device) noexcept {
       .number(static_cast<std::uintptr_t>(device), 10)
       .text(", ")
       .text(known ? std::string_view(description.data()) : "unknown allocation")
-      .text(
-          "): loom tensors are not readable by the host in isolated memory mode; copy to the host "
-          "with .cpu()/.to('cpu'), or unset LOOM_MEMORY to use unified memory\n")
+      .text(g_in_child.load(std::memory_order_relaxed)
+                ? "): this process was forked after its parent had used loom, and has none of its "
+                  "device memory; copy to the host with .cpu()/.to('cpu') before the fork, or use "
+                  "the 'spawn' start method\n"
+                : "): loom tensors are not readable by the host in isolated memory mode; copy to "
+                  "the host with .cpu()/.to('cpu'), or unset LOOM_MEMORY to use unified memory\n")
       .write_to_stderr();
 }
 
@@ -92,9 +98,16 @@ void pass_on(int signal, siginfo_t* info, void* context) noexcept {
   }
 }
 
+/// The device whose memory it was, or -1. In a child the memory lacks behind both of its addresses.
+int device_of_fault(const void* address) noexcept {
+  const int device = device_of_address(address);
+  if (device >= 0 || !g_in_child.load(std::memory_order_relaxed)) return device;
+  return device_of_address(device_address(address));
+}
+
 void on_fault(int signal, siginfo_t* info, void* context) noexcept {
   // Only the system's own reports of a bad access carry an address.
-  const int device = info->si_code > 0 ? device_of_address(info->si_addr) : -1;
+  const int device = info->si_code > 0 ? device_of_fault(info->si_addr) : -1;
   if (device < 0) {
     pass_on(signal, info, context);
     return;
@@ -103,16 +116,19 @@ void on_fault(int signal, siginfo_t* info, void* context) noexcept {
   restore_default(signal);
 }
 
-void install(int signal, struct sigaction& previous) {
+bool install(int signal, struct sigaction& previous) noexcept {
   struct sigaction action = {};
   action.sa_sigaction = on_fault;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
   sigemptyset(&action.sa_mask);
   // First asked for, so that the handler never runs without knowing it.
-  const bool installed =
-      sigaction(signal, nullptr, &previous) == 0 && sigaction(signal, &action, nullptr) == 0;
-  LOOM_CHECK(installed, "install_fault_handler(): expected to handle signal ", signal,
-             ", got a refusal of the system");
+  return sigaction(signal, nullptr, &previous) == 0 && sigaction(signal, &action, nullptr) == 0;
+}
+
+bool install_both() noexcept {
+  // No static object: a child may have inherited the lock of its construction as taken.
+  if (g_installed.exchange(true, std::memory_order_relaxed)) return true;
+  return install(SIGSEGV, g_previous_segv) && install(SIGBUS, g_previous_bus);
 }
 
 }  // namespace
@@ -122,12 +138,14 @@ void set_fault_describer(FaultDescriber describer) noexcept {
 }
 
 void install_fault_handler() {
-  static const bool installed = [] {
-    install(SIGSEGV, g_previous_segv);
-    install(SIGBUS, g_previous_bus);
-    return true;
-  }();
-  (void)installed;
+  LOOM_CHECK(install_both(),
+             "install_fault_handler(): expected to handle SIGSEGV and SIGBUS, got a refusal of the "
+             "system");
+}
+
+void note_forked_child_to_fault_handler() noexcept {
+  g_in_child.store(true, std::memory_order_relaxed);
+  (void)install_both();
 }
 
 }  // namespace loom
