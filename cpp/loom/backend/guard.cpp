@@ -4,6 +4,7 @@
 #include "loom/backend/allocator.h"
 #include "loom/backend/device_state.h"
 #include "loom/backend/stream.h"
+#include "loom/base/process_state.h"
 #include "loom/device/event.h"
 #include "loom/device/queue.h"
 
@@ -87,6 +88,8 @@ void GuardImpl::synchronizeDevice(c10::DeviceIndex device_index) const {
 }
 
 c10::Stream GuardImpl::getStream(c10::Device device) const {
+  // Autograd asks while it makes the node of a parameter, where nothing may be thrown.
+  if (in_bad_fork()) return inherited_stream(device.index());
   return current_stream(resolve_device(device, "current_stream"));
 }
 

@@ -87,6 +87,12 @@ Queue& current_queue(c10::DeviceIndex device) {
 
 Stream current_stream(c10::DeviceIndex device) { return stream_of(current_queue(device)); }
 
+c10::Stream inherited_stream(c10::DeviceIndex device) noexcept {
+  if (device < 0 || device >= detail::kMaxDevices) device = detail::t_selection.device;
+  const Queue* const queue = detail::slot_of(detail::t_queues, device);
+  return make_stream(device, queue == nullptr ? 0 : id_of_queue(queue->id()));
+}
+
 Stream default_stream(c10::DeviceIndex device) {
   return Stream(make_stream(resolve_device(device, "default_stream"), 0));
 }

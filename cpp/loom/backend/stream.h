@@ -69,6 +69,9 @@ class LOOM_API Stream {
 [[nodiscard]] LOOM_API Stream current_stream(c10::DeviceIndex device = -1);
 [[nodiscard]] LOOM_API Stream default_stream(c10::DeviceIndex device = -1);
 
+/// The calling thread's stream of `device` in a child of fork(), where it can do nothing.
+[[nodiscard]] c10::Stream inherited_stream(c10::DeviceIndex device) noexcept;
+
 /// The next stream of the pool. Priorities outside the range are clamped.
 [[nodiscard]] LOOM_API Stream stream_from_pool(int priority, c10::DeviceIndex device = -1);
 [[nodiscard]] LOOM_API Stream stream_from_pool(bool high_priority = false,
