@@ -144,3 +144,39 @@ def test_staged_copies_do_not_fill_the_hosts_memory(check):
         """,
         LOOM_QUEUE_DEPTH="1048576",
     )
+
+
+def test_an_interrupt_ends_the_emptying_of_the_cache(check):
+    check(
+        WORK
+        + """
+    queue_minutes_of_work()
+    torch.empty(1 << 24, device="loom")  # freed at once: it is unmapped when the queue has passed
+    kill_later(signal.SIGINT)
+    try:
+        torch.loom.empty_cache()
+        raise SystemExit("the wait was not interrupted")
+    except KeyboardInterrupt:
+        os._exit(0)
+"""
+    )
+
+
+def test_an_interrupt_ends_a_wait_for_memory(check):
+    check(
+        WORK
+        + """
+    torch.loom.synchronize()
+    queue_minutes_of_work()
+    torch.empty(180 << 20, dtype=torch.uint8, device="loom")  # freed while the queue may use it
+    kill_later(signal.SIGINT)
+    try:
+        with torch.loom.stream(torch.loom.Stream()):
+            torch.empty(180 << 20, dtype=torch.uint8, device="loom")
+        raise SystemExit("the wait was not interrupted")
+    except KeyboardInterrupt:
+        os._exit(0)
+""",
+        LOOM_DEVICES="1",
+        LOOM_MEMORY_LIMIT="256M",
+    )

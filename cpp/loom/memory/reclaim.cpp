@@ -53,7 +53,7 @@ CachingAllocator::State::Block* CachingAllocator::State::allocate_slowly(const R
       if (waits.empty() || waits_done == kMaxWaits || !may_wait()) return out_of_memory(request);
       ++stats.sync_all_streams;
     }
-    waits.wait();
+    waits.wait(Timeline::Signals::kHandled);
   }
 }
 
@@ -174,7 +174,7 @@ void CachingAllocator::empty_cache(PoolId pool) {
     state_->take_in_pending();
     if (may_wait()) state_->add_segment_waits(pool, waits);
   }
-  waits.wait();
+  waits.wait(Timeline::Signals::kHandled);
   MutexLock lock(state_->mutex);
   state_->take_in_pending();
   state_->release_free_segments(pool);

@@ -15,8 +15,8 @@ void WaitList::add(const Timeline& timeline, std::uint64_t position) {
   waits_.emplace_back(&timeline, position);
 }
 
-void WaitList::wait() const {
-  for (const auto& [timeline, position] : waits_) timeline->wait(position);
+void WaitList::wait(Timeline::Signals signals) const {
+  for (const auto& [timeline, position] : waits_) timeline->wait(position, signals);
 }
 
 }  // namespace loom::detail

@@ -18,7 +18,8 @@ class WaitList {
   void add(const Timeline& timeline, std::uint64_t position);
   [[nodiscard]] bool empty() const noexcept { return waits_.empty(); }
   /// Returns when all are reached. Requires: the caller is no worker and holds no lock.
-  void wait() const;
+  /// Throws: as Timeline::wait().
+  void wait(Timeline::Signals signals = Timeline::Signals::kLater) const;
 
  private:
   std::vector<std::pair<const Timeline*, std::uint64_t>> waits_;
