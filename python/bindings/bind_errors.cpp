@@ -7,6 +7,8 @@
 
 #include <ATen/SequenceNumber.h>
 #include <ATen/record_function.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/function.h>
 
 #include "bindings.h"
@@ -86,10 +88,23 @@ std::string submission_stack() {
 
 unsigned long g_main_thread = 0;  // Python's; set once at import
 
+/// What the dispatcher of this thread leaves out for the program, without what the operators leave
+/// out that called the wait: autograd's keys, unless the program is in inference mode.
+c10::impl::LocalDispatchKeySet keys_of_program() {
+  c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
+  const c10::DispatchKeySet in_place(c10::DispatchKey::ADInplaceOrView);
+  keys.excluded_ = keys.excluded_ - in_place;
+  if (!c10::InferenceMode::is_enabled()) {
+    keys.excluded_ = keys.excluded_ - c10::autograd_dispatch_keyset;
+  }
+  return keys;
+}
+
 /// A SignalHandler (timeline.h): Python runs its handlers on its main thread.
 void run_signal_handlers() {
   if (PyThread_get_thread_ident() != g_main_thread || Py_IsInitialized() == 0) return;
   const py::gil_scoped_acquire gil;
+  const c10::impl::ForceDispatchKeyGuard as_the_program(keys_of_program());
   if (PyErr_CheckSignals() != 0) throw py::error_already_set();
 }
 

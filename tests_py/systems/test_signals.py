@@ -146,6 +146,48 @@ def test_staged_copies_do_not_fill_the_hosts_memory(check):
     )
 
 
+def test_a_handler_computes_as_the_program_does(check):
+    # The wait is inside of an operator, which has switched autograd off for what it calls itself.
+    check(
+        """
+        import signal, torch, torch_loom
+        w = torch.ones(300, 300, device="loom", requires_grad=True)
+        got = []
+        def handler(*_):
+            y = (w * 2).sum()
+            got.append((y.requires_grad, torch.is_inference_mode_enabled()))
+            if y.requires_grad:
+                y.backward()
+                got.append(w.grad.sum().item())
+        signal.signal(signal.SIGALRM, handler)
+
+        def outcome(wait):
+            got.clear()
+            w.grad = None
+            torch.loom.synchronize()
+            hold = torch_loom._C._Hold(-1, 0.4)
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            wait()
+            hold.release()
+            assert (w * 2).requires_grad
+            return list(got)
+
+        waits = {
+            "item": lambda: w.sum().item(),
+            "cpu": lambda: w.cpu(),
+            "nonzero": lambda: w.nonzero(),
+            "mask": lambda: w[w > 0],
+            "synchronize": torch.loom.synchronize,
+            "copy to the device": lambda: w.data.copy_(torch.ones(300, 300)),
+        }
+        for name, wait in waits.items():
+            assert outcome(wait) == [(True, False), 180_000.0], (name, got)
+        assert outcome(torch.no_grad()(lambda: w.sum().item())) == [(False, False)]
+        assert outcome(torch.inference_mode()(lambda: (w + 1).sum().item())) == [(False, True)]
+        """
+    )
+
+
 def test_an_interrupt_ends_the_emptying_of_the_cache(check):
     check(
         WORK
