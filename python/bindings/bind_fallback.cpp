@@ -59,7 +59,7 @@ void wait_without_gil(void (*body)(void*), void* context) {
     body(context);
     return;
   }
-  if (PyGILState_Check() == 0) {
+  if (!has_gil()) {
     const WaitWithoutGil wait;
     body(context);
     return;

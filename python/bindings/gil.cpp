@@ -36,6 +36,18 @@ bool interpreter_is_gone() noexcept {
   return ending != std::thread::id() && ending != std::this_thread::get_id() && interpreter_ends();
 }
 
+bool has_gil() noexcept {
+#if PY_VERSION_HEX >= 0x030D0000
+  return PyThreadState_GetUnchecked() != nullptr;
+#elif PY_VERSION_HEX >= 0x030C0000
+  return _PyThreadState_UncheckedGet() != nullptr;
+#else
+  // The state that has the GIL, whichever thread's it is: only compared, as it may go at any time.
+  const PyThreadState* const holder = _PyThreadState_UncheckedGet();
+  return holder != nullptr && holder == PyGILState_GetThisThreadState();
+#endif
+}
+
 WaitWithoutGil::~WaitWithoutGil() {
   if (python_thread_ && interpreter_is_gone()) sleep_for_ever();
 }

@@ -18,6 +18,12 @@ void note_ending_thread() noexcept;
 /// another thread.
 [[nodiscard]] bool interpreter_is_gone() noexcept;
 
+/// Whether the calling thread has the GIL; in free-threaded Python, whether it is attached to an
+/// interpreter. PyGILState_Check() cannot tell: it says yes for good once the process has made a
+/// second interpreter. On a thread that runs a second interpreter, Python before 3.12 does not tell
+/// either, and the answer is no: what waits then keeps the GIL.
+[[nodiscard]] bool has_gil() noexcept;
+
 /// Around a wait without the GIL: where a thread of Python's whose interpreter is gone at the end
 /// sleeps for ever, since its callers would want the GIL back. Requires: the interpreter runs.
 class WaitWithoutGil {
