@@ -76,6 +76,73 @@ TEST(ProcessorsTest, TheLastProcessorCannotBeAvoided) {
   });
 }
 
+void allow(pid_t thread, const std::vector<int>& cpus) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int cpu : cpus) CPU_SET(cpu, &set);
+  ASSERT_EQ(sched_setaffinity(thread, sizeof set, &set), 0);
+}
+
+/// What `taskset -ap` does to the main thread and the calling one.
+class Outsider {
+ public:
+  explicit Outsider(const std::vector<int>& cpus) : before_(CpuSet::of_main_thread()->cpus()) {
+    allow(getpid(), cpus);
+    allow(0, cpus);
+  }
+  ~Outsider() { allow(getpid(), before_); }
+
+ private:
+  const std::vector<int> before_;
+};
+
+TEST(ProcessorsTest, WhatOthersAllowTheThreadMeanwhileHolds) {
+  on_own_thread([] {
+    const std::vector<int> before = allowed();
+    if (before.size() < 2) GTEST_SKIP() << "one processor";
+    for (const int avoided : {before[0], before[1]}) {
+      for (const int left : {before[0], before[1]}) {  // on two processors one is the own choice
+        SCOPED_TRACE(::testing::Message() << "avoided " << avoided << ", left " << left);
+        allow(0, before);
+        Processors processors;
+        ASSERT_TRUE(processors.avoid(avoided));
+        const Outsider outsider({left});
+        processors.restore();
+        EXPECT_EQ(allowed(), std::vector<int>{left});
+        EXPECT_FALSE(processors.restricted());
+        EXPECT_FALSE(processors.avoid(left)) << "there is no other one now";
+      }
+    }
+  });
+}
+
+TEST(ProcessorsTest, WhatOthersAllowIsWhereTheNextMoveStarts) {
+  on_own_thread([] {
+    const std::vector<int> before = allowed();
+    if (before.size() < 2) GTEST_SKIP() << "one processor";
+    Processors processors;
+    ASSERT_TRUE(processors.avoid(before[0]));
+    const Outsider outsider({before[0]});
+    EXPECT_FALSE(processors.move_to(before[1]));
+    processors.restore();
+    EXPECT_EQ(allowed(), std::vector<int>{before[0]});
+  });
+}
+
+TEST(ProcessorsTest, AMainThreadThatMovesAloneChangesNothing) {
+  on_own_thread([] {
+    const std::vector<int> before = allowed();
+    if (before.size() < 2) GTEST_SKIP() << "one processor";
+    const std::vector<int> of_main = CpuSet::of_main_thread()->cpus();
+    Processors processors;
+    ASSERT_TRUE(processors.move_to(before[0]));
+    allow(getpid(), {before[1]});
+    processors.restore();
+    EXPECT_EQ(allowed(), before);
+    allow(getpid(), of_main);
+  });
+}
+
 /// The processor that the helper was on, in a grid whose publisher is bound to `cpu` and sleeps in
 /// its block until the helper is there.
 int helpers_processor(Cores& cores, int cpu) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <unistd.h>
 
 namespace loom {
 namespace {
@@ -24,13 +25,17 @@ CpuSet::CpuSet(const std::vector<int>& cpus) {
   for (const int cpu : cpus) insert(cpu);
 }
 
-std::optional<CpuSet> CpuSet::of_this_thread(GetAffinity get) {
+std::optional<CpuSet> CpuSet::of_this_thread(GetAffinity get) { return of_thread(0, get); }
+
+std::optional<CpuSet> CpuSet::of_main_thread() { return of_thread(getpid(), &sched_getaffinity); }
+
+std::optional<CpuSet> CpuSet::of_thread(pid_t thread, GetAffinity get) {
   CpuSet set;
   // The system refuses a set that has not a bit for each processor that it could have.
   for (std::size_t words = kFirstWords; words <= kMostWords; words *= 2) {
     set.words_.assign(words, 0);
     auto* const system_set = reinterpret_cast<cpu_set_t*>(set.words_.data());
-    if (get(0, words * sizeof(__cpu_mask), system_set) == 0) return set;
+    if (get(thread, words * sizeof(__cpu_mask), system_set) == 0) return set;
     if (errno != EINVAL) break;
   }
   return std::nullopt;

@@ -26,6 +26,8 @@ class LOOM_API CpuSet {
 
   /// The processors that the calling thread may run on; nothing when the system does not say.
   [[nodiscard]] static std::optional<CpuSet> of_this_thread(GetAffinity get = &sched_getaffinity);
+  /// The same of the process's main thread.
+  [[nodiscard]] static std::optional<CpuSet> of_main_thread();
   /// Lets the calling thread run on these only. False, with nothing changed, when the system
   /// refuses, as it does for an empty set.
   [[nodiscard]] bool apply_to_this_thread(SetAffinity set = &sched_setaffinity) const;
@@ -39,6 +41,8 @@ class LOOM_API CpuSet {
   friend bool operator==(const CpuSet&, const CpuSet&);
 
  private:
+  [[nodiscard]] static std::optional<CpuSet> of_thread(pid_t thread, GetAffinity get);
+
   // The system's layout: bit i % 64 of word i / 64 is processor i.
   std::vector<__cpu_mask> words_;
 };
