@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Calls of PyTorch's operator database, as they are and scaled to a wanted number of elements.
+"""Calls of PyTorch's databases of operators and modules, as they are and scaled to a wanted number
+of elements.
 
 The database makes its samples from a few sizes (S, M, L) that are variables of its modules: larger
 ones make larger samples. Samples with sizes of their own are repeated along their first dimension.
@@ -83,10 +84,44 @@ def tensors(value: Any) -> list[torch.Tensor]:
     return found
 
 
+class Module:
+    """A module of module_db with what an operator of op_db has. Its parameters are arguments."""
+
+    def __init__(self, info: Any) -> None:
+        self._info = info
+        self.formatted_name = info.formatted_name
+        self.dtypes = self.backward_dtypes = info.dtypes
+        self.supports_autograd = info.supports_gradgrad is not None
+
+    def sample_inputs(
+        self, device: str, dtype: torch.dtype, *, requires_grad: bool
+    ) -> Iterator[Sample]:
+        made = self._info.module_inputs_func(
+            self._info, device=device, dtype=dtype, requires_grad=requires_grad, training=True
+        )
+        for inputs in made:
+            if inputs.forward_input is None:
+                continue
+            given = inputs.constructor_input
+            module = self._info.module_cls(*given.args, **given.kwargs).to(device, dtype)
+            state = dict(itertools.chain(module.named_parameters(), module.named_buffers()))
+            call = functools.partial(_call_module, module)
+            kwargs = inputs.forward_input.kwargs | {"state": state}
+            yield Sample(call, tuple(inputs.forward_input.args), kwargs)
+
+
+def _call_module(
+    module: torch.nn.Module, *args: Any, state: dict[str, torch.Tensor], **kwargs: Any
+) -> Any:
+    return torch.func.functional_call(module, state, args, kwargs)
+
+
+@functools.cache
 def database() -> list[Any]:
     from torch.testing._internal.common_methods_invocations import op_db
+    from torch.testing._internal.common_modules import module_db
 
-    return op_db
+    return [*op_db, *map(Module, module_db)]
 
 
 @contextlib.contextmanager
@@ -124,7 +159,9 @@ def samples(info: Any, dtype: torch.dtype | None) -> Iterator[Sample]:
     gradients = info.supports_autograd and dtype in info.backward_dtypes and dtype.is_floating_point
     made = info.sample_inputs("cpu", dtype, requires_grad=gradients)
     for sample in itertools.islice(made, SAMPLES):
-        yield Sample(info.op, (sample.input, *sample.args), dict(sample.kwargs))
+        if not isinstance(sample, Sample):
+            sample = Sample(info.op, (sample.input, *sample.args), dict(sample.kwargs))
+        yield sample
 
 
 def small(info: Any, dtype: torch.dtype | None = None) -> Sample | None:

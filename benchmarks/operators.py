@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Every operator of PyTorch's database, loom against stock cpu: small calls and large ones.
+"""Every operator and module of PyTorch's databases, loom against stock cpu: small calls and large
+ones.
 
 Small: the caller's time of the database's first sample, loom's not waited for. Large: the sample
 scaled to about a million elements, waited for, its results held; views are left out, since only the
@@ -84,7 +85,9 @@ class Worker:
             self._process = None
 
 
-def measure(wanted: Sequence[str], kinds: Sequence[str], dtype: str | None) -> list[Row]:
+def measure(
+    wanted: Sequence[str], kinds: Sequence[str], dtype: str | None, autocast: str | None
+) -> list[Row]:
     worker, rows = Worker(), []
     infos = database()
     for index, info in enumerate(infos):
@@ -96,7 +99,7 @@ def measure(wanted: Sequence[str], kinds: Sequence[str], dtype: str | None) -> l
         for kind in kinds:
             if "gradient" in kind and not info.supports_autograd:
                 continue
-            row = {"name": name, "kind": kind} | worker.ask([index, kind, dtype])
+            row = {"name": name, "kind": kind} | worker.ask([index, kind, dtype, autocast])
             rows.append(row)
             print(f"[{index}/{len(infos)}] {json.dumps(row)}", file=sys.stderr, flush=True)
     worker.stop()
@@ -200,6 +203,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="parts of operators' names; all, if none is given")
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
     parser.add_argument("--dtype", help="that all operands have, instead of float32 and others")
+    parser.add_argument("--autocast", help="the dtype under which all calls run")
     parser.add_argument("--write", action="store_true", help="write a page in docs/performance")
     parser.add_argument("--output", type=Path, help="where the rows go, as JSON")
     given = parser.parse_args()
@@ -210,11 +214,12 @@ def main() -> None:
         "cores": properties.core_count,
         "instructions": f"{properties.simd} (cpu {torch.backends.cpu.get_cpu_capability()})"
         + narrowed
-        + (f", {given.dtype}" if given.dtype else ""),
+        + (f", {given.dtype}" if given.dtype else "")
+        + (f", under autocast to {given.autocast}" if given.autocast else ""),
         "torch": torch.__version__,
         "date": datetime.date.today().isoformat(),
         "elements": ELEMENTS,
-        "rows": measure(given.names, given.kinds, given.dtype),
+        "rows": measure(given.names, given.kinds, given.dtype, given.autocast),
     }
     print(f"\n{run['processor']}, {run['cores']} cores, {run['instructions']}")
     table(HEADLINE, headline(run["rows"]))

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A process that measures operators: each [index in op_db, kind, dtype or null] on standard input
-is answered by the seconds of a call on cpu and on loom, measured in turns.
+"""A process that measures operators: each [index in the database, kind, dtype or null, autocast's
+dtype or null] on standard input is answered by the seconds of a call on cpu and on loom, measured
+in turns.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import statistics
@@ -70,6 +72,15 @@ def measure(call: Call, calls: int, waited: bool) -> float:
     return seconds / calls
 
 
+def under_autocast(sample: op_samples.Sample, dtype: torch.dtype) -> op_samples.Sample:
+    def function(*args: Any, **kwargs: Any) -> Any:
+        device = next(each.device.type for each in op_samples.tensors((args, kwargs)))
+        with torch.autocast(device, dtype):
+            return sample.function(*args, **kwargs)
+
+    return dataclasses.replace(sample, function=function)
+
+
 def compare(sample: op_samples.Sample, gradient: bool, waited: bool) -> dict[str, Any]:
     variants: dict[str, Call] = {}
     for device in ("cpu", "loom"):
@@ -119,7 +130,7 @@ def computes(call: Call, sample: op_samples.Sample) -> bool:
     )
 
 
-def answer(index: int, kind: str, dtype_name: str | None) -> dict[str, Any]:
+def answer(index: int, kind: str, dtype_name: str | None, autocast: str | None) -> dict[str, Any]:
     info = op_samples.database()[index]
     waited = kind.startswith("large")
     dtype = getattr(torch, dtype_name) if dtype_name else None
@@ -128,6 +139,8 @@ def answer(index: int, kind: str, dtype_name: str | None) -> dict[str, Any]:
         return {"problem": "no sample has elements"}
     if waited and sample.elements < LEAST_ELEMENTS and not sample.is_long:
         return {"problem": f"its samples do not scale beyond {sample.elements} elements"}
+    if autocast:
+        sample = under_autocast(sample, getattr(torch, autocast))
     found = compare(sample, "gradient" in kind, waited)
     return {"elements": sample.elements} | found
 
