@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
-from compare import agrees
+from compare import agrees, to_loom
 
 pytestmark = pytest.mark.filterwarnings("ignore:index_reduce.. is in beta:UserWarning")
 
@@ -352,3 +352,25 @@ def test_numbers_that_a_dtype_does_not_hold_are_refused_at_the_call(dtype, numbe
     torch.loom.reset_fallbacks()
     assert bytes_of_masks.scatter(0, index.to("loom"), 255)[0].min().item() == 255
     assert torch.loom.fallbacks() == {}
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("dim", [0, 1])
+def test_half_types_are_combined_in_float32(dtype, dim):
+    """Many elements fall on each place: their sum is rounded once, to the bits that cpu has."""
+    x, source = (
+        numbers((40, 300), dtype, 3),
+        numbers((900, 300) if dim == 0 else (40, 900), dtype, 5),
+    )
+    index = torch.arange(source.numel()).view(source.shape) * 7 % x.shape[dim]
+    own = to_loom((x, index, source))
+    for how in ("sum", "prod", "amax", "amin"):
+        for counts in (True, False):
+            got, wanted = (
+                torch.scatter_reduce(t, dim, i, s, how, include_self=counts)
+                for t, i, s in (own, (x, index, source))
+            )
+            torch.testing.assert_close(got.cpu(), wanted, rtol=0, atol=0, equal_nan=True)
+    assert torch.equal(own[0].scatter_add(dim, *own[1:]).cpu(), x.scatter_add(dim, index, source))
+    with pytest.raises((IndexError, RuntimeError), match="is out of bounds"):
+        own[0].scatter_add(dim, own[1] + 1, own[2]).cpu()

@@ -2,6 +2,7 @@
 #include "loom/ops/recipes/indexed/elements.h"
 
 #include "loom/base/ceil_div.h"
+#include "loom/device/scratch.h"
 #include "loom/kernels/index/elements.h"
 
 #include <ATen/ops/scalar_tensor.h>
@@ -34,6 +35,64 @@ bool scatter_parts(Grid& grid, const TensorRef& result, const TensorRef& self,
     copy_part(result.data(), self.data(), lines, part, sizeof(T));
     if (!(scatter_part(to, places, lines, part, writes) && ...)) all_there = false;
   });
+  return all_there;
+}
+
+/// Calls scatter(combine, writes...), the first of which is an element's own value where only what
+/// is written to it counts.
+template <class T, class Scatter>
+bool with_writes(const ElementWrite& write, const T* from, Scatter&& scatter) {
+  return kernels::index::with_combination<T>(write.how, [&](auto combination) {
+    const auto combine = [from, combination](T& to, std::int64_t i) {
+      to = combination(to, from[i]);
+    };
+    if (write.counts_self) return scatter(combine);
+    const auto begin = [first = kernels::index::neutral<T>(write.how)](T& to, std::int64_t) {
+      to = first;
+    };
+    return scatter(begin, combine);
+  });
+}
+
+bool is_half(c10::ScalarType dtype) { return dtype == c10::kHalf || dtype == c10::kBFloat16; }
+
+// What elements of half types are combined in, and what with.
+const Scratch kFloats;
+
+/// Converts dense halves to floats, or back.
+void convert(Grid& grid, const TensorRef& halves, float* floats, bool back) {
+  const std::int64_t total = halves.numel(), block = block_length(total, 1);
+  grid.run(ceil_div(total, block), [&](std::int64_t i) {
+    const std::int64_t begin = i * block, length = std::min(block, total - begin);
+    const std::int64_t step = 1;
+    const at::Tensor narrow = halves.alias_flat(begin, length);
+    const at::Tensor wide = make_alias({.data = reinterpret_cast<std::byte*>(floats + begin),
+                                        .sizes = length,
+                                        .strides = step,
+                                        .dtype = c10::kFloat});
+    (back ? narrow : wide).copy_(back ? wide : narrow);
+  });
+}
+
+/// Half types are combined in float32 and rounded once, as ATen does.
+bool scatter_halves(Grid& grid, const TensorRef& result, const TensorRef& self,
+                    const TensorRef& index, const TensorRef& source, const Lines& lines,
+                    const ElementWrite& write) {
+  float* const sums = kFloats.get<float>(self.numel() + source.numel());
+  float* const added = sums + self.numel();
+  convert(grid, self, sums, /*back=*/false);
+  convert(grid, source, added, /*back=*/false);
+  const auto* const places = reinterpret_cast<const std::int64_t*>(index.data());
+  const Parts parts(lines, 2 * index.numel(), /*cuts_items=*/false);
+  std::atomic<bool> all_there = true;
+  with_writes(write, added, [&](auto... writes) {
+    grid.run_by_any(parts.count(), [&](std::int64_t i) {
+      const Part part = parts.at(i);
+      if (!(scatter_part(sums, places, lines, part, writes) && ...)) all_there = false;
+    });
+    return true;
+  });
+  if (all_there) convert(grid, result, sums, /*back=*/true);
   return all_there;
 }
 
@@ -90,9 +149,9 @@ at::Tensor expand_items(at::Tensor places, const at::Tensor& like, std::int64_t 
 
 bool can_scatter(Combine how, const at::Tensor& self, std::int64_t dim, const at::Tensor& index,
                  const at::Tensor& source) {
-  if (!is_plain(source) || source.dim() != self.dim() ||
-      source.scalar_type() != self.scalar_type() || !can_combine(how, self.scalar_type()) ||
-      how == Combine::kMean) {
+  const c10::ScalarType dtype = self.scalar_type();
+  if (!is_plain(source) || source.dim() != self.dim() || source.scalar_type() != dtype ||
+      !(can_combine(how, dtype) || is_half(dtype)) || how == Combine::kMean) {
     return false;
   }
   for (std::int64_t d = 0; d < self.dim(); ++d) {
@@ -138,17 +197,12 @@ bool scatter_elements(Grid& grid, const TensorRef& result, const TensorRef& self
                               [from](T& to, std::int64_t i) { to = from[i]; });
     });
   }
+  if (is_half(result.dtype())) {
+    return scatter_halves(grid, result, self, index, source, lines, write);
+  }
   return with_number(result.dtype(), [&]<class T>(T) {
-    const T* const from = reinterpret_cast<const T*>(source.data());
-    return kernels::index::with_combination<T>(write.how, [&](auto combination) {
-      const auto combine = [from, combination](T& to, std::int64_t i) {
-        to = combination(to, from[i]);
-      };
-      if (write.counts_self) return scatter_parts<T>(grid, result, self, index, lines, combine);
-      const auto begin = [first = kernels::index::neutral<T>(write.how)](T& to, std::int64_t) {
-        to = first;
-      };
-      return scatter_parts<T>(grid, result, self, index, lines, begin, combine);
+    return with_writes(write, reinterpret_cast<const T*>(source.data()), [&](auto... writes) {
+      return scatter_parts<T>(grid, result, self, index, lines, writes...);
     });
   });
 }
