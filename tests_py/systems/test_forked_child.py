@@ -141,8 +141,6 @@ PARENT = """
             iter(DataLoader(TensorDataset(torch.ones(4)), pin_memory=True))
         ),
         "dlpack": lambda: torch.from_dlpack(x).sum(),
-        "view on the host": lambda: torch.from_dlpack(x, device="cpu", copy=False),
-        "view of the host": lambda: torch.from_dlpack(torch.ones(3), device=device, copy=False),
         "pin_memory": lambda: torch.ones(3).pin_memory(),
         "replay": graph.replay,
         "capture": capture,
@@ -161,6 +159,12 @@ PARENT = """
         "empty_cache": torch.loom.empty_cache,
         "memory_allocated": torch.loom.memory_allocated,
     }
+    if torch_loom._C._memory_is_unified():  # otherwise there are no views, in any process
+        ones = torch.ones(3)
+        operations |= {
+            "view on the host": lambda: torch.from_dlpack(x, device="cpu", copy=False),
+            "view of the host": lambda: torch.from_dlpack(ones, device=device, copy=False),
+        }
     torch.loom.synchronize()
 
     def outcome(operation):
