@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A child forked after the first use: each operation raises the one error, none aborts or hangs.
+"""Forked children: after the first use each operation raises the one error, and nothing hangs.
 
 One program forks a child for each operation; its parent has modules, optimisers, graphs, streams
 and events, which the children inherit."""
