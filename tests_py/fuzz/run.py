@@ -38,6 +38,20 @@ SECONDS_PER_CASE = 120.0
 SECONDS_PER_GRAPH = 600.0  # it is compiled up to eight times
 # The parts of the time that kinds of cases get.
 SHARES = {"calls": 12, "programs": 3, "streams": 3, "graphs": 1, "stream graphs": 1}
+NOT_YET = "a finding was none, and too few cases have been made since"
+# What `--slice` leaves out, and why: its findings refuse a change, so each has to be a mistake.
+LEFT_OUT = {
+    "activation": "gelu of tanh cancels where it is near 0, and is a unit of 1 off there",
+    "binary": NOT_YET,
+    "cell": "GRU cells of bfloat16 are less precise than cpu's",
+    "convolution": NOT_YET,
+    "product": "addr() of columns with beta=0 lies otherwise than on cpu",
+    "scan_or_order": NOT_YET,
+    "ternary": NOT_YET,
+    "unary": NOT_YET,
+    "graphs": "a case takes seconds: too few have been made",
+    "stream graphs": "the same",
+}
 # How long a process makes cases of its mode; it takes some seconds to start.
 LEAST_SECONDS_OF_A_TURN, MOST_SECONDS_OF_A_TURN = 15.0, 120.0
 THREADS = (1, 2, 7)
@@ -284,26 +298,32 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("families", nargs="*", help="only these families")
+    parser.add_argument("families", nargs="*", help="only these families, or calls")
     parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--first", type=int, help="the first seed; the day's if there is none")
     parser.add_argument("--mode", type=mode_of, action="append", help="only this mode; repeatable")
     parser.add_argument("--processes", type=int, default=os.cpu_count(), help="at a time")
+    parser.add_argument("--slice", action="store_true", help="all but LEFT_OUT")
     parser.add_argument("--known", action="store_true", help="print known differences, too")
     given = parser.parse_args()
     caller = Caller()
     caller.close()
-    unknown = set(given.families) - set(caller.families)
+    calls = [family for family in caller.families if kind_of(family) == "calls"]
+    families = [one for each in given.families for one in (calls if each == "calls" else [each])]
+    if given.slice:
+        families = [family for family in caller.families if family not in LEFT_OUT]
+    unknown = set(families) - set(caller.families)
     if unknown:
         parser.error(f"no family {', '.join(unknown)}; there are {', '.join(caller.families)}")
     first = given.first
     if first is None:
         first = datetime.datetime.now(datetime.timezone.utc).date().toordinal() * 1000
-    cases = Cases(given.families or caller.families, first)
+    cases = Cases(families or caller.families, first)
     run = Run(given.minutes, given.mode or modes(), cases, given.known)
     run.make(given.processes)
     print(f"from seed {first} on ({cases}):\n{run.counts}")
-    return min(run.counts["all modes"]["findings"], 1)
+    total = run.counts["all modes"]
+    return int(total["findings"] > 0 or total["cases"] == 0)
 
 
 if __name__ == "__main__":

@@ -224,9 +224,9 @@ class Placement:
             self.lines[-1].append(f"torch.loom.set_stream(s[{stream}])")
             self.current = stream
         self.lines[-1].append(step.code)
-        known = set(self.memory)
+        known = len(self.memory)
         exec(step.code, self.scope)
-        made = self._memories([step.result], stream)
+        self._memories([step.result], stream)
         if stream == HOST or step.waits:
             return
         position = self._count(stream)
@@ -234,8 +234,7 @@ class Placement:
             # The host may change at once what a copy waited for, or has read.
             if memory.home != HOST or "non_blocking" in step.code:
                 memory.read[stream] = position
-        new = [memory for memory in made if not any(memory is self.memory[k] for k in known)]
-        for memory in [*written, *new]:
+        for memory in [*written, *list(self.memory.values())[known:]]:
             memory.written, memory.read = (stream, position), {}
 
     def all_lines(self) -> list[str]:

@@ -123,6 +123,7 @@ def work() -> None:
     os.dup2(2, 1)
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
+    sys.setswitchinterval(1e-4)  # threads of stream programs take turns within a step
     answers.write(json.dumps([*FAMILIES, *PROGRAMS]) + "\n")
     for line in sys.stdin:
         answers.write(json.dumps(answer(*json.loads(line))) + "\n")

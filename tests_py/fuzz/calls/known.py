@@ -66,6 +66,16 @@ KNOWN = [
         values="infinite|special",
     ),
     Known(
+        "cpu multiplies complex infinities by 1 where the product has nothing to add",
+        "values",
+        Call("product", "torch.addmm(a, b, c)",
+             (Operand((5, 35), torch.complex64, values="infinite"),
+              Operand((5, 0), torch.complex64), Operand((0, 35), torch.complex64))),
+        code=r"\b(add(mm|mv|bmm)|baddbmm)\b",
+        text="on cpu nan",
+        values="infinite|special",
+    ),
+    Known(
         "the largest of a window may be what cpu made NaN by multiplying padding by infinities",
         "values",
         Call("other_convolution", "F.max_pool2d(F.conv2d(a, b, padding=1), 2)",
@@ -90,6 +100,14 @@ KNOWN = [
         code="topk|quantile|msort",
         text="result [1-9]",
         way="gradients|leaves|jvp",
+    ),
+    Known(
+        "which of equal elements gets the gradient is nobody's, nor is what depends on it",
+        "values",
+        Call("scan_or_order", "torch.quantile(a.to(torch.float32), 0.25, dim=0)",
+             (Operand((727, 1), seed=617346, values="whole"),), way="second", seed=847863),
+        code="topk|quantile|msort",
+        way="second",
     ),
     Known(
         "autocast refuses to promote float16 where it casts to bfloat16, as CUDA's does",
@@ -121,6 +139,12 @@ KNOWN = [
         "error",
         Call("reduction", "torch.nansum(a)", (Operand((3,), torch.complex64),)),
         text='no error; on cpu (NotImplementedError: "abs_cpu"|RuntimeError: nansum on CPU)',
+    ),
+    Known(
+        "cpu has no power of 2 for exponents that are bool",
+        "error",
+        Call("binary", "torch.ldexp(a, b)", (halves(4), Operand((4,), torch.bool))),
+        text='no error; on cpu NotImplementedError: "ldexp_cpu_exp"',
     ),
     Known(
         "the gradient of a group norm of channels that lie last is contiguous",

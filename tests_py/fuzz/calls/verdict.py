@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import math
 import re
 import warnings
 from collections.abc import Callable
@@ -129,10 +130,16 @@ def largest(tensor: Tensor) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class Scale:
-    """How large an element's unit in the last place is."""
+    """How large an element's unit in the last place is.
+
+    Attributes:
+        operands: the largest number in them.
+        terms: how many elements of an operand are added up in one of its gradient.
+    """
 
     call: Call
     operands: float
+    terms: int = 1
 
     def units(self, reference: Tensor, dtype: torch.dtype) -> Tensor:
         info = torch.finfo(dtype)
@@ -142,6 +149,7 @@ class Scale:
             few = reference.numel() < 64
             small = few or (dtype == torch.float64 and not self.call.pointwise)
             near_zero = 1.0 if small else 2.0**-6
+            near_zero *= self.terms**0.25
             least = max(least, largest(reference), near_zero * self.operands)
         elif dtype == torch.float32 and self.call.way in (*DERIVED, "queued"):
             # Derivatives are sums, too; those of half types are made in float32. What is queued
@@ -257,18 +265,34 @@ class Judge:
 
     def _result(self, n: int, got: Any, wanted: Any) -> Finding | None:
         call = self.call
+        terms = 1
         if n > 0 and call.way in DERIVED:
             call = dataclasses.replace(call, exact=False)
+            terms = self._terms(got)
+            if terms > 1:
+                call = dataclasses.replace(call, pointwise=False)
         if call.way == "autocast" and isinstance(got, Tensor) and got.is_floating_point():
             wanted = wanted.to(got.dtype)
             call = dataclasses.replace(call, strides=False)
         form = compared_forms(got, wanted, call)
         if form or not isinstance(got, Tensor):
             return form
-        return self._tensor(got, wanted, lambda: self.wide().results[n:], call)
+        return self._tensor(got, wanted, lambda: self.wide().results[n:], call, terms)
+
+    def _terms(self, gradient: Any) -> int:
+        """How many elements of the largest operand an element of a gradient may be a sum of."""
+        if not isinstance(gradient, Tensor) or not self.call.pointwise:
+            return 1
+        most = max([1, *(math.prod(operand.shape) for operand in self.call.operands)])
+        return most // max(gradient.numel(), 1)
 
     def _tensor(
-        self, got: Tensor, wanted: Tensor, judges: Callable[[], list[Any]], call: Call
+        self,
+        got: Tensor,
+        wanted: Tensor,
+        judges: Callable[[], list[Any]],
+        call: Call,
+        terms: int = 1,
     ) -> Finding | None:
         """`judges`: the same in float64 is the first of these, if there is one."""
         wrong = differs(got, wanted, call.exact and not EXTREMA.search(call.code))
@@ -279,7 +303,7 @@ class Judge:
             return Finding("values", f"{int(wrong.sum())} of {wrong.numel()} elements of "
                            f"{got.dtype} {tuple(got.shape)} are other ones: {got[index]!r}, "
                            f"on cpu {wanted[index]!r} at {index}")  # fmt: skip
-        scale = Scale(call, self.largest_operand)
+        scale = Scale(call, self.largest_operand, terms)
         if surely_near(got, wanted, scale):
             return None
         reference = None
