@@ -26,7 +26,7 @@ class WithoutHostMemoryTest : public testing::QueueFixture {
  protected:
   void TearDown() override {
     queue_.timeline().wait(queue_.submitted());
-    FailedMemory::clear({{nullptr, SIZE_MAX, AccessKind::kReplace}});
+    FailedMemory::clear({{nullptr, PTRDIFF_MAX, AccessKind::kReplace}});
     EXPECT_FALSE(FailedMemory::any());
   }
 
@@ -96,7 +96,7 @@ TEST_F(WithoutHostMemoryTest, AFailureIsKeptWhicheverAllocationFails) {
     queue_.submit("gather", Failing{segment, spared, &left});
     EXPECT_ANY_THROW(queue_.synchronize());
     EXPECT_TRUE(failed(segment)) << "what the command should have written";
-    FailedMemory::clear({{nullptr, SIZE_MAX, AccessKind::kReplace}});
+    FailedMemory::clear({{nullptr, PTRDIFF_MAX, AccessKind::kReplace}});
   }
 }
 

@@ -68,11 +68,11 @@ class Marks {
     erase(begin, end);
     insert(std::move(node), begin, {end, std::move(mark)});
   }
-  /// Marks all addresses. Needs no memory.
+  /// Marks all addresses that a program can have. Needs no memory.
   void assign_everywhere(Mark mark) noexcept {
     Node node = ranges_.empty() ? std::move(spare_) : ranges_.extract(ranges_.begin());
     ranges_.clear();
-    insert(std::move(node), nullptr, {reinterpret_cast<Place>(UINTPTR_MAX), std::move(mark)});
+    insert(std::move(node), nullptr, {reinterpret_cast<Place>(PTRDIFF_MAX), std::move(mark)});
   }
   /// Calls visit(mark) for each range in [begin, end), cut there.
   template <class Visit>
