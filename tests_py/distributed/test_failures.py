@@ -120,8 +120,10 @@ def test_the_others_are_told_in_the_same_step(hosts: str, how: str, when: int) -
 
 
 def unmatched() -> None:
+    group = dist.new_group(backend="lccl")
     if dist.get_rank() == 0:
-        dist.all_reduce(torch.ones(10, device="loom"), async_op=True)
+        for device in ("loom", "cpu"):
+            dist.all_reduce(torch.ones(10, device=device), group=group, async_op=True)
 
 
 @on_hosts

@@ -126,14 +126,16 @@ class LOOM_API Queue {
   void submit_and_wait(const char* name, Callable&& callable);
 
   /// Makes later commands of this queue wait until `timeline` reaches `position`. Does not block
-  /// the caller. Requires: `timeline` outlives the wait.
+  /// the caller. Requires: `timeline` outlives the wait; the position is final (seal()), or two
+  /// queues may wait for each other.
   /// Throws: loom::Error while captured, unless the timeline is the queue's own.
   void wait_for(const Timeline& timeline, std::uint64_t position);
 
   /// True when everything submitted so far has run. Throws nothing: errors wait for synchronize().
   [[nodiscard]] bool idle() const noexcept { return timeline_.reached(submitted()); }
 
-  /// The position of the last command submitted.
+  /// The position of the last command submitted, which may still grow: who waits for it takes that
+  /// of seal().
   [[nodiscard]] std::uint64_t submitted() const noexcept {
     return submitted_.load(std::memory_order_acquire);
   }

@@ -210,9 +210,9 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::after_current(const WorkLccl& work,
                                                           const Tensors& outputs) {
   std::vector<WorkLccl::Part> parts = work.parts();
   for (WorkLccl::Part& part : parts) {
-    const Queue& current = current_queue(outputs.front().device().index());
-    part.queue->wait_for(current.timeline(), current.submitted());
-    part.position = part.queue->submitted();
+    Queue& current = current_queue(outputs.front().device().index());
+    wait_for_all_of(*part.queue, current);
+    part.position = part.queue->seal();  // the wait must not grow: what follows waits for it
   }
   return c10::make_intrusive<WorkLccl>(engine_, c10d::OpType::_ALLREDUCE_SPARSE,
                                        work.getSequencenumber(), std::move(parts), outputs,
@@ -249,7 +249,7 @@ void ProcessGroupLccl::shutdown() {
     for (const auto& [key, queue] : queues_) queues.push_back(queue);
   }
   for (Queue* const queue : queues) {
-    queue->timeline().wait(queue->submitted(), Timeline::Signals::kHandled);
+    queue->timeline().wait(queue->seal(), Timeline::Signals::kHandled);
   }
   leave();
 }

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""No wait of a rank stands in its own way: between streams and groups, in handlers of signals, and
+behind messages that are yet to be asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+START = """
+import os, signal, sys, tempfile, threading
+import torch, torch_loom
+import torch.distributed as dist
+
+file = dist.FileStore(tempfile.mktemp(), 1)
+dist.init_process_group("lccl", store=file, rank=0, world_size=1)
+x = torch.ones(1000, device="loom")
+dist.all_reduce(x)
+torch.loom.synchronize()
+"""
+
+
+def test_what_follows_a_sparse_sum_may_wait_for_it(check: Any) -> None:
+    """The sum's Work ends with a wait of the group's queue, which later ones must not extend."""
+    check(
+        START
+        + """
+from torch.utils._python_dispatch import TorchDispatchMode
+
+class HoldWhenCopied(TorchDispatchMode):
+    # Has the stream busy from the last copy of the sum on.
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        if function is torch.ops.aten.copy_.default and args[0].is_sparse:
+            holds.append(torch_loom._C._Hold(0, 60.0))
+        return result
+
+holds = []
+s = torch.eye(4).to_sparse().to("loom")
+with HoldWhenCopied():
+    group = dist.group.WORLD._get_backend(torch.device("loom"))
+    work = group.allreduce([s], dist.AllreduceOptions())
+assert len(holds) == 1
+work.wait()
+z = x.cumsum(0)
+dist.all_reduce(z)
+holds[0].release()
+torch.loom.synchronize()
+assert z[-1].item() == 1000
+"""
+    )
