@@ -2,6 +2,7 @@
 #include "loom/device/queue.h"
 
 #include "loom/base/options.h"
+#include "loom/device/unheld_submissions.h"
 
 #include <gtest/gtest.h>
 
@@ -118,6 +119,23 @@ TEST_F(QueueTest, ASubmitterThatIsFarAheadIsHeld) {
   gate.open();
   submitter.join();
   EXPECT_EQ(queue_.submitted(), options().queue_depth + 1);
+  queue_.synchronize();
+}
+
+TEST_F(QueueTest, UnheldSubmissionsAreNotHeld) {
+  Gate gate;
+  submit_gate(queue_, gate);
+  const std::uint64_t waits = Queue::host_waits();
+  {
+    const UnheldSubmissions unheld;
+    for (std::uint64_t i = 0; i < options().queue_depth; ++i) queue_.submit("nothing", nothing);
+    queue_.wait_for_room();
+  }
+  EXPECT_EQ(Queue::host_waits(), waits);
+  std::jthread waiter([&] { queue_.wait_for_room(); });
+  while (Queue::host_waits() == waits) std::this_thread::yield();
+  gate.open();
+  waiter.join();
   queue_.synchronize();
 }
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 
 START = """
 import os, signal, sys, tempfile, threading
@@ -48,4 +49,44 @@ holds[0].release()
 torch.loom.synchronize()
 assert z[-1].item() == 1000
 """
+    )
+
+
+def test_a_handler_may_use_the_group_while_a_call_is_held(check: Any) -> None:
+    check(
+        START
+        + """
+def handle(*_):
+    handled.append(True)
+    hold.release()
+    use()
+
+uses = {
+    "calls": lambda: dist.all_reduce(x),
+    "reads": lambda: torch_loom.distributed.recent_operations(),
+    "aborts": lambda: dist.group.WORLD.abort(),
+    "leaves": lambda: dist.destroy_process_group(),
+}
+signal.signal(signal.SIGTERM, handle)
+for name, use in uses.items():
+    print(name, file=sys.stderr, flush=True)
+    handled = []
+    hold = torch_loom._C._Hold(0, 60.0)
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    try:
+        while not handled:
+            dist.all_reduce(x)  # held once four of them are queued
+        torch.loom.synchronize()
+    except (RuntimeError, ValueError) as error:
+        # The group has ended below a call of its own.
+        ended = ("shut down", "has aborted the group", "not been initialized")
+        assert name in ("aborts", "leaves") and any(text in str(error) for text in ended), error
+        x = torch.ones(1000, device="loom")
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        store = dist.HashStore()
+        dist.init_process_group("lccl", store=store, rank=0, world_size=1)
+    assert x[0].item() == 1
+""",
+        LOOM_QUEUE_DEPTH="4",
     )

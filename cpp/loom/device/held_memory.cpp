@@ -3,6 +3,7 @@
 
 #include "loom/device/queue.h"
 #include "loom/device/thread.h"
+#include "loom/device/unheld_submissions.h"
 
 #include <cstdint>
 
@@ -11,7 +12,7 @@ namespace loom {
 std::atomic<std::size_t> HeldMemory::total_{0};
 
 void HeldMemory::wait_for_room(Queue& queue) {
-  if (on_loom_thread() || queue.captured()) return;
+  if (on_loom_thread() || queue.captured() || UnheldSubmissions::active()) return;
   const std::uint64_t submitted = queue.seal();
   while (total() >= kMostBytes && !exiting()) {
     const std::uint64_t done = queue.timeline().completed();

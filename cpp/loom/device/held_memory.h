@@ -53,7 +53,8 @@ class LOOM_API HeldMemory {
   }
 
   /// Returns once queued commands hold less than kMostBytes, or this queue has run all that it was
-  /// given. Threads of loom and captures are not held. Throws: as Queue::submit().
+  /// given. Threads of loom, captures and UnheldSubmissions are not held. Throws: as
+  /// Queue::submit().
   static void make_room(Queue& queue) {
     if (total() >= kMostBytes) [[unlikely]]
       wait_for_room(queue);

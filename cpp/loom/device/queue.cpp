@@ -10,6 +10,7 @@
 #include "loom/device/failed_memory.h"
 #include "loom/device/host_notice.h"
 #include "loom/device/scratch.h"
+#include "loom/device/unheld_submissions.h"
 
 #include <utility>
 
@@ -26,7 +27,14 @@ thread_local Queue* t_current = nullptr;
 // Where the command that this thread submits was called, until the queue takes it.
 thread_local std::string t_stack;
 
+// How many UnheldSubmissions this thread has.
+thread_local int t_unheld = 0;
+
 }  // namespace
+
+UnheldSubmissions::UnheldSubmissions() noexcept { ++t_unheld; }
+UnheldSubmissions::~UnheldSubmissions() { --t_unheld; }
+bool UnheldSubmissions::active() noexcept { return t_unheld != 0; }
 
 Queue* Queue::current() noexcept { return t_current; }
 
@@ -80,6 +88,7 @@ void Queue::make_room() {
   if (on_loom_thread()) return;
   const std::uint64_t submitted = submitted_.load(std::memory_order_relaxed);
   if (submitted - timeline_.completed() >= depth_) {
+    if (UnheldSubmissions::active()) return;
     timeline_.wait(submitted - depth_ / 2, Timeline::Signals::kHandled);
   }
   room_until_.store(timeline_.completed() + depth_, std::memory_order_relaxed);

@@ -125,6 +125,12 @@ class LOOM_API Queue {
   template <class Callable>
   void submit_and_wait(const char* name, Callable&& callable);
 
+  /// Holds a caller that is far ahead, as submit() does: for who must not be held there
+  /// (unheld_submissions.h). Requires: no lock is held. Throws: what a signal's handler throws.
+  void wait_for_room() {
+    if (submitted() >= room_until_.load(std::memory_order_relaxed)) make_room();
+  }
+
   /// Makes later commands of this queue wait until `timeline` reaches `position`. Does not block
   /// the caller. Requires: `timeline` outlives the wait; the position is final (seal()), or two
   /// queues may wait for each other.

@@ -10,6 +10,7 @@
 #include "loom/device/device.h"
 #include "loom/device/open_wait.h"
 #include "loom/device/queue.h"
+#include "loom/device/unheld_submissions.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/ivalue.h>
@@ -18,6 +19,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <utility>
 
 namespace loom::distributed {
 namespace {
@@ -94,9 +96,11 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::launch(const Call& call, const Opera
   const c10::DeviceIndex index = on_device ? operands.device()->index() : current_device();
   current_queue(index).check_not_captured(call.name, "other ranks take part in it");
   host_tensors_->release_ended();
+  if (call.way == Way::kGroup) wait_for_room();
   WorkPtr work;
   {
     MutexLock lock(mutex_);
+    const UnheldSubmissions unheld;
     work = submit(call, operands, std::move(body), index, on_device);
   }
   if (!on_device && !operands.copies().empty()) {
@@ -104,6 +108,17 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::launch(const Call& call, const Opera
     copy_results(operands);
   }
   return work;
+}
+
+// Without the lock: handlers of signals run meanwhile, and may call the group.
+void ProcessGroupLccl::wait_for_room() {
+  Queue* queue = nullptr;
+  {
+    MutexLock lock(mutex_);
+    const auto found = queues_.find({Way::kGroup, -1, 0});
+    if (found != queues_.end()) queue = found->second;
+  }
+  if (queue != nullptr) queue->wait_for_room();
 }
 
 void ProcessGroupLccl::copy_results(const Operands& operands) {
@@ -190,16 +205,18 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::make_work(const Call& call, std::uin
 }
 
 void ProcessGroupLccl::startCoalescing() {
+  std::optional<Coalesced> before;  // goes after the lock: its tensors' deleters may want the GIL
   MutexLock lock(mutex_);
-  coalesced_.emplace();
+  before = std::exchange(coalesced_, Coalesced{});
 }
 
 // Commands run in order on the group's queue, and messages on their own: there is nothing to gain
 // from posting them together, but one Work for all.
 ProcessGroupLccl::WorkPtr ProcessGroupLccl::endCoalescing() {
+  Coalesced all;  // goes after the lock, as in startCoalescing()
   MutexLock lock(mutex_);
   TORCH_CHECK(coalesced_, "endCoalescing(): expected a startCoalescing() before");
-  Coalesced all = std::move(*coalesced_);
+  all = std::move(*coalesced_);
   coalesced_.reset();
   TORCH_CHECK(!left_, "lccl: endCoalescing(): the process group has been shut down");
   const Call call{.name = "coalesced", .type = c10d::OpType::COALESCED, .outputs = all.outputs};

@@ -133,6 +133,9 @@ class LOOM_API ProcessGroupLccl final : public c10d::Backend {
   void record(const Call& call, const Operands& operands, std::uint64_t number,
               std::shared_ptr<Completion> completion, std::int64_t timeout_ns)
       LOOM_REQUIRES(mutex_);
+  /// Holds a caller that is far ahead of the group's queue. Messages are not held: what makes room
+  /// behind a send may be a receive that the caller has yet to ask for, and the other way round.
+  void wait_for_room() LOOM_EXCLUDES(mutex_);
   /// On the current stream.
   static void copy_results(const Operands& operands);
   Queue& queue_of(const Call& call, int device) LOOM_REQUIRES(mutex_);
