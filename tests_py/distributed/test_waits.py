@@ -7,6 +7,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
+import torch.distributed as dist
+from rank_pool import RankPool
 
 START = """
 import os, signal, sys, tempfile, threading
@@ -90,3 +93,34 @@ for name, use in uses.items():
 """,
         LOOM_QUEUE_DEPTH="4",
     )
+
+
+COUNT = 12
+
+
+def many(sends_first: bool) -> None:
+    """More messages than a queue takes, and larger than the ways between ranks."""
+    peer = 1 - dist.get_rank()
+    sent = [torch.full((300_000,), float(i), device="loom") for i in range(COUNT)]
+    got = [torch.zeros(300_000, device="loom") for _ in range(COUNT)]
+
+    def send() -> list[Any]:
+        return [dist.isend(x, peer) for x in sent]
+
+    def receive() -> list[Any]:
+        return [dist.irecv(x, peer) for x in got]
+
+    works = send() + receive() if sends_first else receive() + send()
+    for work in works:
+        work.wait()
+    assert [x[-1].item() for x in got] == [x[-1].item() for x in sent]
+
+
+@pytest.mark.parametrize("hosts", ["aa", pytest.param("ab", marks=pytest.mark.slow)])
+def test_more_messages_than_a_queue_takes(hosts: str) -> None:
+    pool = RankPool(2, hosts=hosts, timeout=20.0, LOOM_QUEUE_DEPTH="4")
+    try:
+        for sends_first in (True, False):
+            pool.run(many, sends_first)
+    finally:
+        pool.close()

@@ -7,6 +7,7 @@
 #include "loom/base/futex.h"
 #include "loom/base/options.h"
 #include "loom/device/timeline.h"
+#include "loom/device/unheld_submissions.h"
 #include "loom/device/wait_wrapper.h"
 
 #include <c10/util/Exception.h>
@@ -168,8 +169,11 @@ c10::intrusive_ptr<c10::ivalue::Future> WorkLccl::getFuture() {
   if (stream.device_index() != device()) stream = stream_from_pool(false, device());
   auto future =
       c10::make_intrusive<c10::ivalue::Future>(type, std::vector<c10::Device>{to_c10(device())});
-  for (const Part& part : parts_) {
-    stream.queue().wait_for(part.queue->timeline(), part.position);
+  {
+    const UnheldSubmissions unheld;  // messages may be queued there (ProcessGroupLccl)
+    for (const Part& part : parts_) {
+      stream.queue().wait_for(part.queue->timeline(), part.position);
+    }
   }
   const StreamGuard guard(stream);
   future->markCompleted(c10::IValue(outputs_));
