@@ -96,6 +96,20 @@ TEST(DeviceTest, SynchronizeThrowsAnErrorAfterAllQueuesAreDone) {
   EXPECT_NO_THROW(owner.synchronize());
 }
 
+TEST(DeviceTest, ALentQueueIsLentAgainWithoutItsError) {
+  Device& owner = device(0);
+  Queue& queue = owner.lend_queue();
+  queue.submit("bad", [] { throw std::runtime_error("bad"); });
+  queue.submit("last", [&] { owner.take_back(queue); });
+  queue.timeline().wait(queue.submitted());
+  EXPECT_EQ(&owner.lend_queue(), &queue);
+  queue.submit("good", [] {});
+  EXPECT_NO_THROW(queue.synchronize());
+  EXPECT_THROW(owner.synchronize(), Error);  // of whom nobody has been told
+  EXPECT_NO_THROW(owner.synchronize());
+  owner.take_back(queue);
+}
+
 TEST(DeviceTest, ArenaAndQueuesBelongToIt) {
   Device& owner = device(0);
   EXPECT_EQ(owner.arena().limit() / Arena::kGranularity,

@@ -11,6 +11,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -200,6 +201,61 @@ def after_an_error() -> None:
 def test_errors_stay_with_their_group(hosts: str) -> None:
     with pool_of(hosts) as pool:
         pool.run(after_an_error)
+
+
+def failing_groups(count: int, how: str) -> list[int]:
+    """How many threads there are after each of so many groups that end by an error."""
+    rank = dist.get_rank()
+    threads = []
+    for _ in range(count):
+        group = dist.new_group(backend="lccl")
+        x = torch.ones(10, device="loom")
+        dist.all_reduce(x, group=group)
+        torch.loom.synchronize()
+        dist.barrier()
+        if how == "mismatch":
+            assert error_of(torch.ones(10 + rank, device="loom"), group=group)
+        elif how == "abort":
+            group.abort()
+        elif rank == 0:  # with work queued
+            dist.isend(x, 1, group=group)
+            dist.irecv(x, 1, group=group)
+            group.abort()
+        dist.destroy_process_group(group)
+        with contextlib.suppress(dist.DistBackendError):
+            torch.loom.synchronize()
+        dist.barrier()
+        threads.append(len(list(Path("/proc/self/task").iterdir())))
+    return threads
+
+
+def test_groups_that_fail_leave_no_threads() -> None:
+    with pool_of("aa") as pool:
+        for how in ("mismatch", "abort", "queued"):
+            for threads in pool.run(failing_groups, 8, how):
+                assert threads[-1] <= threads[2], how
+
+
+def untold() -> None:
+    """What nobody has been told of a group that has ended is not told to the next one."""
+    first = dist.new_group(backend="lccl")
+    dist.all_reduce(torch.ones(10 + dist.get_rank(), device="loom"), group=first, async_op=True)
+    dist.destroy_process_group(first)
+    second = dist.new_group(backend="lccl")
+    y = torch.ones(10, device="loom")
+    work = dist.all_reduce(y, group=second, async_op=True)
+    assert work is not None
+    work.wait(timedelta(seconds=50))
+    assert y.tolist() == [2.0] * 10
+    with pytest.raises(dist.DistBackendError, match="the same operations with the same sizes"):
+        torch.loom.synchronize()
+    torch.loom.synchronize()
+
+
+@queued_only
+def test_an_error_that_nobody_was_told_of_stays_with_its_group() -> None:
+    with pool_of("aa") as pool:
+        pool.run(untold)
 
 
 def test_a_forked_child_leaves_the_group_alone(check: Any) -> None:

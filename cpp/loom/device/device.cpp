@@ -68,6 +68,8 @@ struct Device::State {
 
   std::vector<std::unique_ptr<Queue>> lent LOOM_GUARDED_BY(pool_mutex);  // never fewer
   std::vector<Queue*> taken_back LOOM_GUARDED_BY(pool_mutex);
+  // The first error of those that nobody has been told.
+  FailurePtr failure_taken_back LOOM_GUARDED_BY(pool_mutex);
   // How many there are, so that who visits all queues of a device without any takes no lock.
   // Acquire / release: who sees the number finds so many.
   std::atomic<std::size_t> lent_count{0};
@@ -142,7 +144,10 @@ Queue& Device::lend_queue() {
 }
 
 void Device::take_back(Queue& queue) {
+  FailurePtr failure = queue.take_failure();
   MutexLock lock(state_->pool_mutex);
+  FailurePtr& kept = state_->failure_taken_back;
+  if (failure != nullptr && (kept == nullptr || kept->seen())) std::swap(kept, failure);
   state_->taken_back.push_back(&queue);
 }
 
@@ -177,6 +182,13 @@ void Device::synchronize() {
     }
   });
   if (first != nullptr) std::rethrow_exception(std::move(first));
+  if (lent_queues() == 0) return;
+  FailurePtr failure;
+  {
+    MutexLock lock(state_->pool_mutex);
+    failure = std::exchange(state_->failure_taken_back, nullptr);
+  }
+  if (failure != nullptr && failure->note_seen()) failure->raise();
 }
 
 void Device::drain() {

@@ -46,7 +46,9 @@ class LOOM_API Device {
   /// A queue for one user alone, whose commands may wait for other processes: in the pool they
   /// would hold up whoever shares it.
   [[nodiscard]] Queue& lend_queue();
-  /// Ends lend_queue(), for another one to use it. Requires: nothing more is submitted to it.
+  /// Ends lend_queue(), for another one to use it: an error that it has to tell is told by
+  /// synchronize() of the device. Requires: nothing more is submitted to it, and all commands have
+  /// run, but perhaps the last one, which may be the caller.
   void take_back(Queue& queue);
   /// The queue that was lent with this index, from 0; it may have been taken back.
   /// Throws: loom::Error when there is none.
@@ -54,7 +56,8 @@ class LOOM_API Device {
   /// How many have ever been lent at once.
   [[nodiscard]] int lent_queues() const noexcept;
 
-  /// Waits for all queues. Throws: the first error found, after all queues have been waited for;
+  /// Waits for all queues. Throws: the first error found, after all queues have been waited for, or
+  /// one of a queue that was taken back;
   /// loom::Error when the calling thread captures one of them.
   void synchronize();
   /// Waits for all queues, and leaves their errors to who synchronises with them.

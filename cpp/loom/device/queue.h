@@ -169,6 +169,9 @@ class LOOM_API Queue {
   /// The queue whose worker the calling thread is, or null.
   [[nodiscard]] static Queue* current() noexcept;
 
+  /// What the next synchronize() would throw, or null; it throws nothing then. Thread: any.
+  [[nodiscard]] FailurePtr take_failure() noexcept;
+
   // For commands that consist of parts; on this queue's worker, within a command.
 
   /// A part of a command, with accesses of its own.

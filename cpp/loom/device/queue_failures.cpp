@@ -45,6 +45,15 @@ FailurePtr Queue::take_lost(std::uint64_t position) {
   return first;
 }
 
+FailurePtr Queue::take_failure() noexcept {
+  if (in_bad_fork()) return nullptr;
+  MutexLock lock(pending_mutex_);
+  failed_at_.store(UINT64_MAX, std::memory_order_relaxed);
+  lost_at_.store(UINT64_MAX, std::memory_order_relaxed);
+  lost_.clear();  // the next user of the queue has nothing to do with it
+  return std::exchange(pending_, {}).failure;
+}
+
 void Queue::await(std::uint64_t position, detail::Awaited& awaited) {
   try {
     synchronize(position);

@@ -18,6 +18,7 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <exception>
 #include <unordered_map>
 #include <utility>
 
@@ -293,11 +294,19 @@ void ProcessGroupLccl::leave_group() noexcept {
     // What is queued would wait for ranks that may wait for this one. The last command leaves.
     engine_->abort(loom::detail::concat("rank ", rank_, " has left with work queued"));
   }
-  // A queue that has an error to tell is not lent again: it would be told to another group.
-  if (idle && engine_->reason().empty()) {
-    for (const auto& [key, queue] : queues_) device(queue->id().device).take_back(*queue);
-  }
+  for (const auto& [key, queue] : queues_) give_back(*queue);
   queues_.clear();
+}
+
+void ProcessGroupLccl::give_back(Queue& queue) noexcept {
+  Device& owner = device(queue.id().device);
+  if (queue.idle()) return owner.take_back(queue);
+  try {
+    const UnheldSubmissions unheld;
+    queue.submit("leave", [&owner, &queue] { owner.take_back(queue); });
+  } catch (const std::exception&) {
+    // There is no memory for a command: nobody uses the queue again.
+  }
 }
 
 }  // namespace loom::distributed

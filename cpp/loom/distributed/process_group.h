@@ -145,6 +145,8 @@ class LOOM_API ProcessGroupLccl final : public c10d::Backend {
   WorkPtr after_current(const WorkLccl& work, const Tensors& outputs);
   void leave() noexcept;
   void leave_group() noexcept LOOM_REQUIRES(mutex_);
+  /// Ends the use of a queue, once what is queued there has run.
+  static void give_back(Queue& queue) noexcept;
 
   const Ptr<Options> options_;
   const std::shared_ptr<Engine> engine_;
