@@ -177,6 +177,71 @@ def test_pipes_and_queues():
     assert process.exitcode == 0
 
 
+def tell(queue, tensors, views, module, parameter, storage, shared):
+    views[0].zero_()
+    seen = [(type(x), str(getattr(x, "device", "")), host(x).tolist()) for x in tensors]
+    tied = module[0].weight is module[1].weight
+    shared.add_(1)
+    queue.put((seen, views[1].tolist(), tied, str(parameter.device), host(storage).tolist()))
+
+
+def check_arguments(context):
+    """What a process gets as it starts: the one that is started at once, and one that is not."""
+    queue = context.SimpleQueue()
+    tensors = [make("loom:1") for kind, make in KINDS.items() if kind != "storage"]
+    x = plain().to("loom")
+    module = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3)).to("loom:1")
+    module[1].weight = module[0].weight
+    storage = KINDS["storage"]("loom")
+    shared = torch.zeros(3)
+    arguments = (queue, tensors, [x[1], x], module, nn.Parameter(x), storage, shared)
+    processes = [context.Process(target=tell, args=arguments) for _ in range(2)]
+    expected = [(type(x), "loom:1", host(x).tolist()) for x in tensors]
+    zeroed = plain()
+    zeroed[1] = 0
+    for process in processes:
+        process.start()
+        answer = queue.get()
+        process.join()
+        assert process.exitcode == 0
+        assert answer == (expected, zeroed.tolist(), True, "loom:0", host(storage).tolist())
+    assert shared.tolist() == [2] * 3  # memory of the cpu is shared as ever
+    assert torch.equal(x.cpu(), plain())
+
+
+def test_arguments_of_a_process():
+    check_arguments(context)
+
+
+@pytest.mark.slow
+def test_arguments_of_a_spawned_process():
+    check_arguments(mp.get_context("spawn"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+def test_arguments_in_shared_files(method):
+    strategy = mp.get_sharing_strategy()
+    mp.set_sharing_strategy("file_system")
+    try:
+        check_arguments(mp.get_context(method))
+    finally:
+        mp.set_sharing_strategy(strategy)
+
+
+def look_at_rank(rank, x, queue):
+    queue.put((rank, str(x.device), x.tolist()))
+
+
+def test_arguments_of_ranks():
+    queue = context.SimpleQueue()
+    x = plain().to("loom:1")
+    mp.start_processes(look_at_rank, (x, queue), nprocs=2, start_method="forkserver")
+    assert sorted(queue.get() for _ in range(2)) == [
+        (rank, "loom:1", plain().tolist()) for rank in range(2)
+    ]
+
+
 def square(x):
     return x * x
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """torch.multiprocessing: device memory is private to its process."""
 
+import ctypes
 from collections.abc import Callable
 from typing import Any
 
@@ -17,10 +18,26 @@ def _rebuild_storage(value: torch.UntypedStorage, device: str) -> Any:
     return value.to(device=torch.device(device))
 
 
+def _rebuild_from_bytes(value: bytes, device: str) -> Any:
+    # A storage of the cpu that takes over the bytes' memory, which nobody else has.
+    tensor = torch.frombuffer(bytearray(value), dtype=torch.uint8) if value else torch.empty(0)
+    return tensor.untyped_storage().to(device=torch.device(device))
+
+
+def _bytes_of(storage: torch.UntypedStorage) -> bytes:
+    on_host = storage.to(device=torch.device("cpu"))
+    memory = (ctypes.c_char * on_host.nbytes()).from_address(on_host.data_ptr())
+    return bytes(memory)
+
+
 def _patch_multiprocessing() -> None:
     # torch.multiprocessing shares every storage that is not on cuda as if it were on cpu. Device
     # memory is private to its process, so a storage of loom travels by value: as one of the cpu in
     # shared memory, copied to the same device on arrival. Views of it in one message stay views.
+    # An argument of a process that is being started travels inside the message that starts it:
+    # the new process inherits descriptors that are open when it starts, and that of a temporary
+    # storage is closed by then. (A descriptor sent to a running process is duplicated first.)
+    from multiprocessing.context import get_spawning_popen
     from multiprocessing.reduction import ForkingPickler
 
     from torch.multiprocessing import reductions
@@ -30,10 +47,10 @@ def _patch_multiprocessing() -> None:
     def reduce_storage(storage: torch.UntypedStorage) -> Any:
         if storage.device.type != "loom":
             return original(storage)
-        return _rebuild_storage, (
-            storage.to(device=torch.device("cpu")),
-            str(storage.device),
-        )
+        device = str(storage.device)
+        if get_spawning_popen() is not None:
+            return _rebuild_from_bytes, (_bytes_of(storage), device)
+        return _rebuild_storage, (storage.to(device=torch.device("cpu")), device)
 
     ForkingPickler.register(torch.UntypedStorage, reduce_storage)
 
