@@ -124,3 +124,27 @@ def test_more_messages_than_a_queue_takes(hosts: str) -> None:
             pool.run(many, sends_first)
     finally:
         pool.close()
+
+
+def test_timeouts_of_any_length(check: Any) -> None:
+    check(
+        START
+        + """
+from datetime import timedelta
+
+for days in (365 * 10, 365 * 293, 365 * 1000, 999999999):
+    dist.destroy_process_group()
+    timeout = timedelta(days=days)
+    dist.init_process_group(
+        "lccl", store=dist.HashStore(), rank=0, world_size=1, timeout=timeout
+    )
+    dist.all_reduce(x, async_op=True).wait()
+    dist.all_reduce(x, async_op=True).wait(timeout)
+    dist.distributed_c10d._set_pg_timeout(timeout, dist.group.WORLD)
+    dist.all_reduce(x)
+    dist.barrier()
+    part = dist.new_group([0], timeout=timeout)
+    dist.all_reduce(x, group=part)
+    torch.loom.synchronize()
+"""
+    )

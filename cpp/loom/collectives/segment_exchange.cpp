@@ -62,8 +62,9 @@ bool wait_readable(const Descriptor& socket, std::int64_t deadline_ns) {
     const int ready =
         ::poll(&poll, 1, static_cast<int>(std::clamp<std::int64_t>(left_ms, 0, INT_MAX)));
     if (ready > 0) return true;
-    if (ready == 0) return false;
-    if (errno != EINTR) throw_system(errno, "a segment's socket: poll");
+    // poll() takes 24 days at most.
+    if (ready == 0 && now_ns() >= deadline_ns) return false;
+    if (ready < 0 && errno != EINTR) throw_system(errno, "a segment's socket: poll");
   }
 }
 

@@ -2,7 +2,7 @@
 #include "loom/distributed/command.h"
 
 #include "loom/base/check.h"
-#include "loom/base/futex.h"
+#include "loom/distributed/deadline.h"
 
 #include <c10/util/Exception.h>
 
@@ -12,14 +12,6 @@
 #include <utility>
 
 namespace loom::distributed {
-namespace {
-
-std::int64_t deadline_after(std::int64_t timeout_ns) {
-  const std::int64_t now = now_ns();
-  return timeout_ns > INT64_MAX - now ? INT64_MAX : now + timeout_ns;
-}
-
-}  // namespace
 
 Command::Command(std::shared_ptr<Engine> engine, std::shared_ptr<Completion> completion,
                  const collectives::Operation& operation, std::int64_t timeout_ns,

@@ -2,13 +2,11 @@
 #include "loom/distributed/engine.h"
 
 #include "loom/base/check.h"
-#include "loom/base/futex.h"
+#include "loom/distributed/deadline.h"
 #include "loom/distributed/meeting.h"
 
 #include <c10/util/Exception.h>
 
-#include <algorithm>
-#include <chrono>
 #include <utility>
 
 namespace loom::distributed {
@@ -31,10 +29,9 @@ std::shared_ptr<Engine> connect(const c10::intrusive_ptr<c10d::Store>& store, in
   Meeting meeting(store, rank, ranks, deadline_ns);
   std::shared_ptr<collectives::Member> member = meeting.meet();
   std::unique_ptr<Network> network;
-  if (const std::int64_t left_ms = (deadline_ns - now_ns()) / 1'000'000; meeting.has_hosts()) {
+  if (meeting.has_hosts()) {
     network =
-        std::make_unique<Network>(member, meeting.store_for("network"),
-                                  std::chrono::milliseconds(std::max<std::int64_t>(left_ms, 1)));
+        std::make_unique<Network>(member, meeting.store_for("network"), left_until(deadline_ns));
   }
   return std::make_shared<Engine>(std::move(member), std::move(network), group);
 }

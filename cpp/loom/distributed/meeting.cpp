@@ -4,12 +4,12 @@
 #include "loom/base/check.h"
 #include "loom/base/futex.h"
 #include "loom/base/options.h"
+#include "loom/distributed/deadline.h"
 
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include <algorithm>
-#include <chrono>
 #include <exception>
 #include <fstream>
 #include <utility>
@@ -43,9 +43,8 @@ std::string Meeting::key(const std::string& what, int rank) const {
 
 std::string Meeting::get(const std::string& what, int rank) const {
   const std::string name = key(what, rank);
-  const std::int64_t left_ms = std::max<std::int64_t>((deadline_ns_ - now_ns()) / 1'000'000, 1);
   try {
-    store_->wait({name}, std::chrono::milliseconds(left_ms));
+    store_->wait({name}, left_until(deadline_ns_));
     return store_->get_to_str(name);
   } catch (const c10::Error& error) {
     TORCH_CHECK_WITH(DistBackendError, false, "lccl: expected rank ", rank,

@@ -5,12 +5,12 @@
 #include "loom/backend/device_state.h"
 #include "loom/backend/stream.h"
 #include "loom/base/check.h"
-#include "loom/base/futex.h"
 #include "loom/base/process_state.h"
 #include "loom/device/device.h"
 #include "loom/device/open_wait.h"
 #include "loom/device/queue.h"
 #include "loom/device/unheld_submissions.h"
+#include "loom/distributed/deadline.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/ivalue.h>
@@ -24,10 +24,6 @@
 
 namespace loom::distributed {
 namespace {
-
-std::int64_t deadline_after(std::chrono::milliseconds timeout) {
-  return now_ns() + std::chrono::nanoseconds(timeout).count();
-}
 
 /// "lccl:all_reduce", as profiles name what a backend does. They keep views of it.
 const std::string& title_of(const char* name) {
@@ -156,9 +152,7 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::submit(const Call& call, const Opera
   std::uint64_t& next_number = numbers_[{call.way, call.peer}];
   const std::uint64_t number = next_number;
   const std::int64_t timeout_ns =
-      std::chrono::nanoseconds(call.timeout == c10d::kUnsetTimeout ? options_->timeout
-                                                                   : call.timeout)
-          .count();
+      nanoseconds_of(call.timeout == c10d::kUnsetTimeout ? options_->timeout : call.timeout);
   auto completion = std::make_shared<Completion>();
   collectives::Operation operation{call.name, number};
   operation.combination = operands.combination();

@@ -9,6 +9,7 @@
 #include "loom/device/timeline.h"
 #include "loom/device/unheld_submissions.h"
 #include "loom/device/wait_wrapper.h"
+#include "loom/distributed/deadline.h"
 
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/Types.hpp>
@@ -121,7 +122,7 @@ void WorkLccl::wait_on_host(std::chrono::milliseconds timeout) {
 }
 
 void WorkLccl::wait_limited(std::chrono::milliseconds timeout) {
-  const std::int64_t until = now_ns() + std::chrono::nanoseconds(timeout).count();
+  const std::int64_t until = deadline_after(timeout);
   struct Waited {
     const std::vector<Part>& parts;
     std::int64_t until;
