@@ -11,6 +11,7 @@
 #include "collectives/ranks.h"
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <latch>
 #include <memory>
 #include <string>
@@ -20,6 +21,7 @@ namespace loom::collectives {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using testing::on_ranks;
 using testing::operation;
@@ -125,6 +127,138 @@ TEST(RingTransportTest, DifferentOperationsAreAnErrorOnAllRanks) {
   for (const std::string& error : errors) {
     EXPECT_THAT(error,
                 AllOf(HasSubstr("all_reduce (number 1)"), HasSubstr("all_to_all (number 1)")));
+  }
+}
+
+/// Runs an operation of four bytes from or to `root`.
+void run_rooted(Rank& rank, const std::string& name, int root) {
+  std::array<float, 3> data{}, all{};
+  const Target whole{data.data(), sizeof(float)};
+  std::vector<Source> from;
+  std::vector<Target> to;
+  if (rank.index == root) {
+    for (float& each : all) {
+      from.push_back({&each, sizeof(float)});
+      to.push_back({&each, sizeof(float)});
+    }
+    from.resize(static_cast<std::size_t>(rank.count));
+    to.resize(from.size());
+  }
+  Operation what = operation(name.c_str(), rank.number++, 0.2);
+  what.root = root;
+  rank.transport.begin(what);
+  if (name == "broadcast") broadcast(rank.transport, whole, root);
+  if (name == "reduce") reduce(rank.transport, data.data(), data.data(), 1, {}, root);
+  if (name == "scatter") scatter(rank.transport, from, whole, root);
+  if (name == "gather") gather(rank.transport, {data.data(), sizeof(float)}, to, root);
+  rank.transport.finish();
+}
+
+const char* const kRooted[] = {"broadcast", "reduce", "scatter", "gather"};
+
+TEST(RingTransportTest, DifferentRootsAreAnErrorOnAllRanks) {
+  for (const std::string name : kRooted) {
+    for (const std::array<int, 3> roots : {std::array{0, 1, 0}, {1, 0, 0}, {0, 0, 1}, {2, 2, 1}}) {
+      for (const int ranks : {2, 3}) {
+        if (ranks == 2 && (roots[0] == roots[1] || roots[0] > 1)) continue;
+        std::vector<std::string> errors(static_cast<std::size_t>(ranks));
+        on_ranks(ranks, [&](Rank& rank) {
+          const auto index = static_cast<std::size_t>(rank.index);
+          errors[index] = error_of([&] {
+            run_rooted(rank, name, roots[index]);
+            rank.run("barrier", [&] { barrier(rank.transport); });
+          });
+        });
+        // A rank that gets nothing sees the sender's next operation, or the end of its time.
+        for (const std::string& error : errors) {
+          EXPECT_THAT(error, AnyOf(HasSubstr("expected the same root on all ranks"),
+                                   HasSubstr("got broadcast (number 0, root"),
+                                   HasSubstr("got scatter (number 0, root"),
+                                   HasSubstr("the timeout is over")))
+              << name << " on " << ranks;
+          EXPECT_THAT(error, HasSubstr(name + " (number 0, root ")) << ranks;
+        }
+      }
+    }
+  }
+}
+
+TEST(RingTransportTest, TwoRootsAreToldOfTheOperationBothHaveEnded) {
+  std::array<std::string, 2> errors;
+  on_ranks(2, [&](Rank& rank) {
+    errors[static_cast<std::size_t>(rank.index)] = error_of([&] {
+      run_rooted(rank, "broadcast", rank.index);
+      run_rooted(rank, "broadcast", 0);
+      rank.run("barrier", [&] { barrier(rank.transport); });
+    });
+  });
+  for (const std::string& error : errors) {
+    EXPECT_THAT(error, AllOf(HasSubstr("broadcast (number 0, root 0) on rank 0"),
+                             HasSubstr("broadcast (number 0, root 1) on rank 1")));
+  }
+}
+
+TEST(RingTransportTest, TheEndOfTheGroupFindsWhatNobodyHasRead) {
+  std::array<std::string, 2> errors;
+  std::latch done(2);
+  on_ranks(2, [&](Rank& rank) {
+    errors[static_cast<std::size_t>(rank.index)] = error_of([&] {
+      rank.run("barrier", [&] { barrier(rank.transport); });
+      run_rooted(rank, "broadcast", rank.index);
+      done.arrive_and_wait();
+      rank.transport.check_unread();
+    });
+  });
+  // Of two that look at the same time both may find it.
+  EXPECT_THAT(errors, ::testing::Contains(AllOf(HasSubstr("expected the same root on all ranks"),
+                                                HasSubstr("root 0) on rank 0"),
+                                                HasSubstr("root 1) on rank 1"))));
+}
+
+TEST(RingTransportTest, AnUnmatchedOperationOfAnotherRankIsNoneToBeRead) {
+  std::latch done(1);
+  const Descriptor segment = create_segment(2);
+  Rank first(segment, 0, 2), second(segment, 1, 2);
+  loom::testing::on_threads(2, [&](int index) {
+    Rank& rank = index == 0 ? first : second;
+    rank.run("barrier", [&] { barrier(rank.transport); });
+    if (index == 1) {
+      run_rooted(second, "broadcast", 1);  // ends without the other one
+      done.count_down();
+    } else {
+      done.wait();
+      first.transport.check_unread();
+    }
+  });
+}
+
+TEST(RingTransportTest, ARankThatIsAheadIsNoError) {
+  on_ranks(3, [&](Rank& rank) {
+    for (int i = 0; i < 300; ++i) {
+      run_rooted(rank, kRooted[i % 4], i % 3);
+      if (i % 7 == 0) rank.run("barrier", [&] { barrier(rank.transport); });
+    }
+    rank.transport.check_unread();
+  });
+}
+
+TEST(RingTransportTest, DifferentDtypesAreAnErrorThatSaysBoth) {
+  std::array<std::string, 2> errors;
+  on_ranks(2, [&](Rank& rank) {
+    errors[static_cast<std::size_t>(rank.index)] = error_of([&] {
+      float value = 0;
+      std::array<float, 2> all{};
+      Operation what = operation("all_gather", rank.number++);
+      what.dtype = static_cast<std::uint8_t>(rank.index);
+      what.dtype_name = [](std::uint8_t dtype) { return dtype == 0 ? "Float" : "Int"; };
+      rank.transport.begin(what);
+      all_gather(rank.transport, &value, std::array<Target, 2>{{{&all[0], 4}, {&all[1], 4}}});
+      rank.transport.finish();
+    });
+  });
+  for (const std::string& error : errors) {
+    EXPECT_THAT(error, AllOf(HasSubstr("expected the same dtypes, reductions and factors"),
+                             HasSubstr("of Float on rank 0"), HasSubstr("of Int on rank 1")));
   }
 }
 

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 import os
+import re
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -376,6 +378,82 @@ def test_ranks_that_differ(hosts: str) -> None:
         for what, expected in DIFFERENCES.items():
             for text in pool.run(differ, what):
                 assert expected in text, what
+
+
+CALLS = {
+    "broadcast": lambda x, root, group: dist.broadcast(x, root, group),
+    "reduce": lambda x, root, group: dist.reduce(x, root, group=group),
+    "gather": lambda x, root, group: dist.gather(
+        x, [torch.empty_like(x) for _ in range(2)] if dist.get_rank() == root else None, root, group
+    ),
+    "scatter": lambda x, root, group: dist.scatter(
+        x, [x.clone() for _ in range(2)] if dist.get_rank() == root else None, root, group
+    ),
+    "all_gather": lambda x, root, group: dist.all_gather(
+        [torch.empty_like(x) for _ in range(2)], x, group
+    ),
+    "all_gather_into_tensor": lambda x, root, group: dist.all_gather_into_tensor(
+        torch.empty(2 * x.numel(), dtype=x.dtype, device=x.device), x, group
+    ),
+    "all_to_all_single": lambda x, root, group: dist.all_to_all_single(
+        torch.empty_like(x), x, group=group
+    ),
+}
+ROOTED = ("broadcast", "reduce", "gather", "scatter")
+
+
+def differ_in(name: str, dtypes: tuple[torch.dtype, ...], roots: tuple[int, ...], then: str) -> str:
+    """What a rank is told, in the call itself, by the next one, or at the end of the group."""
+    rank = dist.get_rank()
+    group = dist.new_group(backend="lccl", timeout=timedelta(seconds=5))
+    x = torch.ones(10, dtype=dtypes[rank], device="loom")
+    steps: list[Callable[[], object]] = [
+        lambda: CALLS[name](x, roots[rank], group),
+        lambda: dist.all_reduce(torch.ones(1, device="loom"), group=group),
+        torch.loom.synchronize,
+        dist.barrier,
+        lambda: dist.destroy_process_group(group),
+        torch.loom.synchronize,
+    ]
+    if then == "end":
+        del steps[1]
+    texts = []
+    for step in steps:
+        try:
+            step()
+        except RuntimeError as error:
+            texts.append(str(error))
+    return texts[0] if texts else ""
+
+
+@queued_only
+@on_hosts_slowly
+def test_ranks_that_take_others_for_the_root(hosts: str) -> None:
+    with pool_of(hosts) as pool:
+        for name, then in itertools.product(ROOTED, ("call", "end")):
+            # Who gives takes itself for the root; who gets takes the other one.
+            roots = (0, 1) if name in ("broadcast", "scatter") else (1, 0)
+            texts = pool.run(differ_in, name, (torch.float32,) * 2, roots, then)
+            told = [text for text in texts if text]
+            # Who leaves first has perhaps not got yet what is wrong.
+            assert told if then == "end" else len(told) == 2, (name, texts)
+            for text in told:
+                assert "expected the same root on all ranks" in text
+                for rank, root in enumerate(roots):
+                    pattern = rf"{name} \(number 0, root {root}\)[^(]* on rank {rank}"
+                    assert re.search(pattern, text), text
+
+
+@queued_only
+@on_hosts_slowly
+def test_ranks_that_move_other_dtypes(hosts: str) -> None:
+    with pool_of(hosts) as pool:
+        for name in CALLS:
+            for text in pool.run(differ_in, name, (torch.float32, torch.int32), (0, 0), "call"):
+                assert "expected the same dtypes, reductions and factors on all ranks" in text
+                for dtype, rank in (("Float", 0), ("Int", 1)):
+                    pattern = rf"{name} \(number 0[^)]*\)[^(]* of {dtype}[^(]* on rank {rank}"
+                    assert re.search(pattern, text), text
 
 
 @queued_only

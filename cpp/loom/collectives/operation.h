@@ -11,6 +11,9 @@
 
 namespace loom::collectives {
 
+/// Names a dtype in errors.
+using DtypeName = const char* (*)(std::uint8_t dtype);
+
 struct Operation {
   const char* name = "";     ///< "all_reduce"; a literal
   std::uint64_t number = 0;  ///< how many operations of its group, or messages, came before it
@@ -18,7 +21,16 @@ struct Operation {
   std::uint64_t bytes = 0;               ///< of the tensors, where these are as many on all ranks
   std::uint64_t layout = 0;              ///< of those, in a number: 0 when all are contiguous
   std::uint64_t combination = 0;         ///< how elements are combined, in a number; 0 if not
-  [[nodiscard]] std::string text() const { return detail::concat(name, " (number ", number, ")"); }
+  int root = -1;                         ///< the rank that gives or gets all; -1 if there is none
+  std::uint8_t dtype = kNone;            ///< of the first tensor
+  std::uint8_t reduction = kNone;        ///< a Reduction
+  DtypeName dtype_name = nullptr;
+
+  static constexpr std::uint8_t kNone = 255;
+  /// "reduce (number 4, root 1)".
+  [[nodiscard]] LOOM_API std::string text() const;
+  /// For comparisons: "reduce (number 4, root 1) of 40 bytes of Float with SUM".
+  [[nodiscard]] LOOM_API std::string description() const;
 };
 
 }  // namespace loom::collectives

@@ -21,12 +21,65 @@ constexpr std::size_t to_units(std::size_t bytes) { return (bytes + kUnit - 1) /
 struct Header {
   std::uint64_t number;
   std::uint64_t bytes;      ///< of the message
-  std::uint64_t all_bytes;  ///< of the operation
-  std::uint64_t layout;     ///< of the operation, as the next two
-  std::uint64_t combination;
+  std::uint64_t all_bytes;  ///< of the operation, as all that follows
+  std::uint32_t layout;
+  std::uint32_t combination;
+  std::int32_t root;
+  std::uint8_t dtype;
+  std::uint8_t reduction;
+  std::uint16_t padding;
   char name[kUnit - 40];  ///< ends with a zero
 };
 static_assert(sizeof(Header) == kUnit);
+
+constexpr std::uint32_t fold(std::uint64_t number) {
+  return static_cast<std::uint32_t>(number ^ (number >> 32));
+}
+
+Header header_of(const Operation& operation, std::size_t bytes) {
+  Header head{operation.number,
+              bytes,
+              operation.bytes,
+              fold(operation.layout),
+              fold(operation.combination),
+              operation.root,
+              operation.dtype,
+              operation.reduction,
+              0,
+              {}};
+  std::strncpy(head.name, operation.name, sizeof(head.name) - 1);
+  return head;
+}
+
+Header header_at(const Ring& ring) {
+  Header head;
+  std::memcpy(&head, ring.readable(), sizeof(head));
+  head.name[sizeof(head.name) - 1] = '\0';
+  return head;
+}
+
+/// What another rank does, for errors. `head` outlives it.
+Operation operation_in(const Header& head, const Operation& own) {
+  Operation other{.name = head.name, .number = head.number, .bytes = head.all_bytes};
+  other.root = head.root;
+  other.dtype = head.dtype;
+  other.reduction = head.reduction;
+  other.dtype_name = own.dtype_name;
+  return other;
+}
+
+bool is_named(const Header& head, const Operation& operation) {
+  return std::strncmp(head.name, operation.name, sizeof(head.name) - 1) == 0;
+}
+
+std::string to_come(std::size_t bytes) {
+  return loom::detail::concat(", with ", bytes, " to come,");
+}
+
+constexpr const char* kSameOperations = "the same operations with the same sizes on all ranks";
+constexpr const char* kSameRoot = "the same root on all ranks";
+constexpr const char* kSameStrides = "tensors with the same strides on all ranks";
+constexpr const char* kSameElements = "the same dtypes, reductions and factors on all ranks";
 
 }  // namespace
 
@@ -39,6 +92,14 @@ int RingTransport::ranks() const noexcept { return member_->ranks(); }
 void RingTransport::begin(const Operation& operation) {
   member_->check_alive(operation);
   operation_ = operation;
+  next_ = operation.number + 1;
+  last_[operation.number % kKept] = operation;
+  look_at_headers();
+}
+
+void RingTransport::check_unread() {
+  operation_ = {.name = "the end of the group", .number = next_};
+  look_at_headers();
 }
 
 void RingTransport::send(int peer, const void* data, std::size_t bytes) {
@@ -70,9 +131,7 @@ bool RingTransport::pump(int peer) {
     if (ring.room() < header + to_units(piece)) break;
     std::byte* to = ring.writable();
     if (header != 0) {
-      Header head{operation_.number, message.whole,          operation_.bytes,
-                  operation_.layout, operation_.combination, {}};
-      std::strncpy(head.name, operation_.name, sizeof(head.name) - 1);
+      const Header head = header_of(operation_, message.whole);
       std::memcpy(to, &head, sizeof(head));
       to += sizeof(head);
       message.begun = true;
@@ -109,38 +168,74 @@ void RingTransport::await(int peer, const Ring& ring, std::size_t bytes) {
   member_->check_alive(operation_);
   if (ring.available() >= bytes) return;
   const std::array<int, 1> awaited{peer};
+  // A short wait is left alone.
+  constexpr int kCallsBeforeLook = 2;
+  int calls = 0;
   member_->wait(member_->bell(rank()), awaited, operation_, [&] {
     pump();
-    return ring.available() >= bytes;
+    if (ring.available() >= bytes) return true;
+    if (++calls > kCallsBeforeLook) look_at_headers();
+    return false;
   });
 }
 
 void RingTransport::read_header(int peer, const Incoming& message) {
   const Ring& ring = member_->incoming(Lane::kCollective, peer);
-  Header head;
-  std::memcpy(&head, ring.readable(), sizeof(head));
-  head.name[sizeof(head.name) - 1] = '\0';
-  const bool same = head.number == operation_.number && head.bytes == message.whole &&
-                    head.all_bytes == operation_.bytes &&
-                    std::strncmp(head.name, operation_.name, sizeof(head.name) - 1) == 0;
-  const bool same_layout = head.layout == operation_.layout;
-  if (same && same_layout && head.combination == operation_.combination) {
-    return ring.release(sizeof(head));
+  check_call(peer);
+  const Header head = header_at(ring);
+  const Operation other = operation_in(head, operation_);
+  if (head.number != operation_.number || head.bytes != message.whole ||
+      head.all_bytes != operation_.bytes) {
+    fail(kSameOperations, operation_, peer, other, to_come(message.whole), to_come(head.bytes));
   }
-  const std::string ranks = loom::detail::concat(" on rank ", rank(), " than on rank ", peer);
-  std::string why;
-  if (!same) {
-    why = loom::detail::concat(
-        "expected the same operations with the same sizes on all ranks, got ", operation_.text(),
-        " of ", operation_.bytes, " bytes, with ", message.whole, " to come, on rank ", rank(),
-        ", and ", head.name, " (number ", head.number, ") of ", head.all_bytes, " bytes, with ",
-        head.bytes, " to come, on rank ", peer);
-  } else if (!same_layout) {
-    why = "expected tensors with the same strides on all ranks, got others" + ranks;
-  } else {
-    why = "expected the same dtypes, reductions and factors on all ranks, got others" + ranks;
+  if (head.layout != fold(operation_.layout)) {
+    fail(kSameStrides, operation_, peer, other, "", "");
   }
-  member_->abort(same ? loom::detail::concat("in ", operation_.text(), ": ", why) : why);
+  // No element has no dtype.
+  const bool same_dtype = head.dtype == operation_.dtype || message.whole == 0;
+  if (!same_dtype || head.combination != fold(operation_.combination)) {
+    fail(kSameElements, operation_, peer, other, "", "");
+  }
+  ring.release(sizeof(head));
+}
+
+void RingTransport::check_call(int peer) {
+  const Header head = header_at(member_->incoming(Lane::kCollective, peer));
+  // A rank that is ahead says nothing of what this one has called.
+  if (head.number > operation_.number || head.number >= next_) return;
+  const Operation other = operation_in(head, operation_);
+  const Operation* const own = operation_of(head.number);
+  if (own == nullptr) fail(kSameOperations, operation_, peer, other, "", to_come(head.bytes));
+  if (!is_named(head, *own)) fail(kSameOperations, *own, peer, other, "", to_come(head.bytes));
+  if (head.root != own->root) fail(kSameRoot, *own, peer, other, "", "");
+  if (head.number != operation_.number) {
+    fail(kSameOperations, *own, peer, other, "", to_come(head.bytes));
+  }
+}
+
+void RingTransport::look_at_headers() {
+  for (int peer = 0; peer < ranks(); ++peer) {
+    const Peer& state = peers_[static_cast<std::size_t>(peer)];
+    const bool in_message =
+        state.held != 0 || (!state.incoming.empty() && state.incoming.front().begun);
+    if (peer == rank() || in_message) continue;
+    if (member_->incoming(Lane::kCollective, peer).available() >= sizeof(Header)) check_call(peer);
+  }
+}
+
+const Operation* RingTransport::operation_of(std::uint64_t number) const {
+  const Operation& own = last_[number % kKept];
+  const bool is_there = number < next_ && own.number == number;
+  return is_there ? &own : nullptr;
+}
+
+void RingTransport::fail(const char* expected, const Operation& own, int peer,
+                         const Operation& other, const std::string& own_more,
+                         const std::string& other_more) {
+  const std::string why = loom::detail::concat("expected ", expected, ", got ", own.description(),
+                                               own_more, " on rank ", rank(), ", and ",
+                                               other.description(), other_more, " on rank ", peer);
+  member_->abort(why);
   throw PeerError(PeerError::Cause::kMismatch, loom::detail::concat(operation_.text(), ": ", why));
 }
 

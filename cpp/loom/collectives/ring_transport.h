@@ -9,8 +9,11 @@
 #include "loom/collectives/segment.h"
 #include "loom/collectives/transport.h"
 
+#include <array>
+#include <cstdint>
 #include <deque>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace loom::collectives {
@@ -33,6 +36,10 @@ class LOOM_API RingTransport final : public Transport {
 
   /// Writes what there is room for; returns whether something is left.
   bool pump();
+
+  /// Between operations: looks for messages of earlier ones that this rank has not read, as other
+  /// ranks took another one for the root. Throws: PeerError, if there is one.
+  void check_unread();
 
  private:
   struct Outgoing {
@@ -57,10 +64,25 @@ class LOOM_API RingTransport final : public Transport {
   template <class Done>
   void await_each(Done&& done);
   void read_header(int peer, const Incoming& message);
+  /// Compares the next message of a peer with what this rank does or has done: its header has come.
+  /// Throws: PeerError.
+  void check_call(int peer);
+  /// Compares the next message of each peer, if its header has come, with what this rank does or
+  /// has done. Throws: PeerError.
+  void look_at_headers();
+  /// Ends the group. `awaited`: bytes of the message that this rank waits for, if any.
+  [[noreturn]] void fail(const char* expected, const Operation& own, int peer,
+                         const Operation& other, const std::string& own_more,
+                         const std::string& other_more);
+  /// The operation of this rank with that number; none if it is too long ago.
+  [[nodiscard]] const Operation* operation_of(std::uint64_t number) const;
 
+  static constexpr std::size_t kKept = 16;
   const std::shared_ptr<Member> member_;
   std::vector<Peer> peers_;
   Operation operation_;
+  std::array<Operation, kKept> last_;  // by the remainder of their numbers
+  std::uint64_t next_ = 0;             // the number after that of the last one
 };
 
 }  // namespace loom::collectives

@@ -125,6 +125,8 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::broadcast(Tensors& tensors,
   check_root("broadcast", options.rootRank, size_);
   const int root = static_cast<int>(options.rootRank);
   Operands operands("broadcast");
+  operands.agree(tensor.scalar_type());
+  operands.agree_on_root(root);
   const Target data = rank_ == root ? operands.update(tensor) : operands.write(tensor);
   return launch({.name = "broadcast",
                  .type = OpType::BROADCAST,
@@ -147,6 +149,7 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::allgather(TensorLists& outputs, Tens
   TORCH_CHECK_VALUE(own.numel() == input.numel(), "all_gather: expected an output of the input's ",
                     input.numel(), " elements for this rank, got one of ", own.numel());
   Operands operands("all_gather");
+  operands.agree(input.scalar_type());
   const Source from = operands.read_in_order(input);
   const std::vector<Target> to = write_all(operands, outputs[0], rank_, own_if(from.data, own, 0));
   return launch({.name = "all_gather",
@@ -182,6 +185,7 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::allgather_into_tensor_coalesced(
         outputs[i].numel() == inputs[i].numel() * size_, kName,
         ": output tensor size must be equal to world_size times input tensor size: ", "expected ",
         inputs[i].numel() * size_, " elements, got ", outputs[i].numel());
+    operands.agree(inputs[i].scalar_type());
     const Source from = operands.read_in_order(inputs[i]);
     const bool in_place = from.data == place_of(rank_, outputs[i], from.bytes);
     const Target whole =
@@ -220,6 +224,7 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::allgather_coalesced(
                         inputs[i].numel(), " elements, got ", list[i].numel());
       of_ranks.push_back(list[i]);
     }
+    operands.agree(inputs[i].scalar_type());
     const Source from = operands.read_in_order(inputs[i]);
     const at::Tensor& own = of_ranks[static_cast<std::size_t>(rank_)];
     sets.push_back({from, write_all(operands, of_ranks, rank_, own_if(from.data, own, i))});
@@ -245,6 +250,8 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::gather(TensorLists& outputs, Tensors
                     "gather: requires one list of outputs on root and none elsewhere, got ",
                     outputs.size());
   Operands operands("gather");
+  operands.agree(input.scalar_type());
+  operands.agree_on_root(root);
   const Source from = operands.read_in_order(input);
   std::vector<Target> to;
   if (rank_ == root) {
@@ -274,6 +281,8 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::scatter(Tensors& outputs, TensorList
                     "scatter: requires one list of inputs on root and none elsewhere, got ",
                     inputs.size());
   Operands operands("scatter");
+  operands.agree(output.scalar_type());
+  operands.agree_on_root(root);
   std::vector<Source> from;
   if (rank_ == root) {
     check_count("scatter", inputs[0].size(), size_);
@@ -302,6 +311,7 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::alltoall_base(at::Tensor& output, at
   const std::vector<std::size_t> sent = parts_of(kName, input, input_sizes, size_);
   const std::vector<std::size_t> got = parts_of(kName, output, output_sizes, size_);
   Operands operands(kName);
+  operands.agree(input.scalar_type());
   const std::vector<Source> from = cut<Source>(operands.read_in_order(input), sent);
   const std::vector<Target> to = cut<Target>(operands.write_in_order(output), got);
   check_own(kName, from, to, rank_);

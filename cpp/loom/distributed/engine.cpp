@@ -2,6 +2,7 @@
 #include "loom/distributed/engine.h"
 
 #include "loom/base/check.h"
+#include "loom/collectives/peer_error.h"
 #include "loom/distributed/deadline.h"
 #include "loom/distributed/meeting.h"
 
@@ -22,6 +23,15 @@ void Engine::check_alive(const char* name) const {
   const std::string why = reason();
   TORCH_CHECK_WITH(DistBackendError, why.empty(), prefix_, name, ": the group has ended, since ",
                    why);
+}
+
+std::string Engine::unread() {
+  try {
+    if (reason().empty()) transport_.check_unread();
+    return {};
+  } catch (const collectives::PeerError& error) {
+    return prefix_ + error.what();
+  }
 }
 
 std::shared_ptr<Engine> connect(const c10::intrusive_ptr<c10d::Store>& store, int rank, int ranks,

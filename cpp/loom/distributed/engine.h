@@ -41,6 +41,9 @@ class Engine {
   void abort(const std::string& why) noexcept { transport_.abort(why); }
   /// Why it has ended, or nothing.
   [[nodiscard]] std::string reason() const { return transport_.reason(); }
+  /// Once all commands have run: says whether another rank has sent something that no operation of
+  /// this one has read, or nothing. It ends the group then.
+  [[nodiscard]] std::string unread();
   /// Throws: c10::DistBackendError if the group has ended; what `name` says is not begun.
   void check_alive(const char* name) const;
 

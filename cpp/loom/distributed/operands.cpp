@@ -76,6 +76,16 @@ Target Operands::write_in_order(const at::Tensor& tensor, std::optional<std::siz
   return write(contiguous);
 }
 
+void Operands::describe(collectives::Operation& operation) const {
+  operation.combination = combination_;
+  operation.root = root_;
+  operation.dtype_name = [](std::uint8_t dtype) {
+    return c10::toString(static_cast<c10::ScalarType>(dtype));
+  };
+  if (dtype_) operation.dtype = static_cast<std::uint8_t>(*dtype_);
+  if (reduction_) operation.reduction = static_cast<std::uint8_t>(*reduction_);
+}
+
 void Operands::check(const at::Tensor& tensor) const {
   TORCH_CHECK_VALUE(tensor.defined() && tensor.layout() == c10::kStrided, name_,
                     ": expected dense tensors, got ",

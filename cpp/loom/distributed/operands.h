@@ -5,10 +5,12 @@
 // are seen as memory. Thread: made by the caller's; read by the worker.
 
 #include "loom/collectives/algorithms.h"
+#include "loom/collectives/operation.h"
 #include "loom/device/command_buffer.h"
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -50,12 +52,20 @@ class Operands {
   /// To be made once the operation has ended.
   [[nodiscard]] const std::vector<Copy>& copies() const noexcept { return copies_; }
 
-  /// Says how elements are combined, which ranks must agree on.
+  // What ranks must agree on.
+  /// How elements are combined.
   void combine(const collectives::Combination& how) noexcept {
     combination_ = combination_ * 31 + collectives::number_of(how);
+    if (!reduction_) reduction_ = how.reduction;
   }
-  /// All of that in a number.
-  [[nodiscard]] std::uint64_t combination() const noexcept { return combination_; }
+  /// The dtype of a tensor that each rank has.
+  void agree(c10::ScalarType dtype) noexcept {
+    combination_ = combination_ * 31 + static_cast<std::uint64_t>(dtype) + 1;
+    if (!dtype_) dtype_ = dtype;
+  }
+  void agree_on_root(int root) noexcept { root_ = root; }
+  /// Says all of that.
+  void describe(collectives::Operation& operation) const;
 
   /// Of the tensors; none before the first.
   [[nodiscard]] std::optional<c10::Device> device() const noexcept { return device_; }
@@ -82,6 +92,9 @@ class Operands {
   std::vector<Copy> copies_;
   std::size_t bytes_ = 0;
   std::uint64_t layout_ = 0, combination_ = 0;
+  std::optional<c10::ScalarType> dtype_;
+  std::optional<collectives::Reduction> reduction_;
+  int root_ = -1;
 };
 
 }  // namespace loom::distributed

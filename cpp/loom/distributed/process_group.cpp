@@ -54,7 +54,7 @@ ProcessGroupLccl::ProcessGroupLccl(const Ptr<c10d::Store>& store, int rank, int 
   FlightRecorder::instance().join(*this, *engine_, options_->global_ranks_in_group);
 }
 
-ProcessGroupLccl::~ProcessGroupLccl() { leave(); }
+ProcessGroupLccl::~ProcessGroupLccl() { static_cast<void>(leave()); }
 
 void ProcessGroupLccl::setTimeout(std::chrono::milliseconds timeout) {
   MutexLock lock(mutex_);
@@ -155,7 +155,7 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::submit(const Call& call, const Opera
       nanoseconds_of(call.timeout == c10d::kUnsetTimeout ? options_->timeout : call.timeout);
   auto completion = std::make_shared<Completion>();
   collectives::Operation operation{call.name, number};
-  operation.combination = operands.combination();
+  operands.describe(operation);
   if (call.same_bytes) {
     operation.bytes = operands.bytes();
     operation.layout = operands.layout();
@@ -263,26 +263,31 @@ void ProcessGroupLccl::shutdown() {
   for (Queue* const queue : queues) {
     queue->timeline().wait(queue->seal(), Timeline::Signals::kHandled);
   }
-  leave();
+  const std::string unread = leave();
+  TORCH_CHECK_WITH(DistBackendError, unread.empty(), unread);
 }
 
-void ProcessGroupLccl::leave() noexcept {
-  if (in_bad_fork()) return;  // the parent's group goes on
+std::string ProcessGroupLccl::leave() noexcept {
+  if (in_bad_fork()) return {};  // the parent's group goes on
+  std::string unread;
   {
     MutexLock lock(mutex_);
-    if (left_) return;
+    if (left_) return {};
     left_ = true;
-    leave_group();
+    unread = leave_group();
   }
   FlightRecorder::instance().leave(*this);
   // Without the lock: deleters may want the GIL.
   host_tensors_->release_all(deadline_after(std::chrono::seconds(1)));
+  return unread;
 }
 
-void ProcessGroupLccl::leave_group() noexcept {
+std::string ProcessGroupLccl::leave_group() noexcept {
   bool idle = true;
   for (const auto& [key, queue] : queues_) idle = idle && queue->idle();
+  std::string unread;
   if (idle) {
+    unread = engine_->unread();
     engine_->leave();
   } else {
     // What is queued would wait for ranks that may wait for this one. The last command leaves.
@@ -290,6 +295,7 @@ void ProcessGroupLccl::leave_group() noexcept {
   }
   for (const auto& [key, queue] : queues_) give_back(*queue);
   queues_.clear();
+  return unread;
 }
 
 void ProcessGroupLccl::give_back(Queue& queue) noexcept {

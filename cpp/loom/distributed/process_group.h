@@ -108,7 +108,8 @@ class LOOM_API ProcessGroupLccl final : public c10d::Backend {
   /// Ends the group on all ranks, and what is queued with it.
   void abort() override;
   /// Waits for what is queued, then leaves. Errors that nobody has been told are printed when the
-  /// process ends, or raised by who synchronises with the device.
+  /// process ends, or raised by who synchronises with the device. Throws: c10::DistBackendError,
+  /// once it has left, if another rank has sent what no operation of this one has read.
   void shutdown() override;
 
  private:
@@ -143,8 +144,9 @@ class LOOM_API ProcessGroupLccl final : public c10d::Backend {
                     bool on_host) LOOM_REQUIRES(mutex_);
   /// The Work of what the current stream has made of `work`'s results.
   WorkPtr after_current(const WorkLccl& work, const Tensors& outputs);
-  void leave() noexcept;
-  void leave_group() noexcept LOOM_REQUIRES(mutex_);
+  /// Returns what is wrong with what other ranks have sent, or nothing (Engine::unread()).
+  [[nodiscard]] std::string leave() noexcept;
+  [[nodiscard]] std::string leave_group() noexcept LOOM_REQUIRES(mutex_);
   /// Ends the use of a queue, once what is queued there has run.
   static void give_back(Queue& queue) noexcept;
 

@@ -43,6 +43,7 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::allreduce_coalesced(
   std::vector<Part> parts;
   for (const at::Tensor& tensor : tensors) {
     const Combination how = combination_of("all_reduce", options.reduceOp, tensor.scalar_type());
+    operands.agree(tensor.scalar_type());
     operands.combine(how);
     parts.push_back({operands.update(as_elements(tensor)), how});
   }
@@ -67,6 +68,8 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::reduce(Tensors& tensors,
   const int root = static_cast<int>(options.rootRank);
   const Combination how = combination_of("reduce", options.reduceOp, tensor.scalar_type());
   Operands operands("reduce");
+  operands.agree(tensor.scalar_type());
+  operands.agree_on_root(root);
   operands.combine(how);
   const at::Tensor elements = as_elements(tensor);
   Source from;
@@ -95,6 +98,7 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::reduce_scatter(
                     "reduce_scatter: expected a tensor for each of ", size_, " ranks");
   const Combination how = combination_of("reduce_scatter", options.reduceOp, output.scalar_type());
   Operands operands("reduce_scatter");
+  operands.agree(output.scalar_type());
   operands.combine(how);
   std::vector<Source> from;
   for (const at::Tensor& input : inputs[0]) {
@@ -156,6 +160,7 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::reduce_scatter_tensor_coalesced(
     const Target to =
         operands.write_in_order(as_elements(output), in_place ? std::optional(i) : std::nullopt);
     const Combination how = combination_of(kName, options.reduceOp, output.scalar_type());
+    operands.agree(output.scalar_type());
     operands.combine(how);
     parts.push_back({std::move(from), to, how});
   }
