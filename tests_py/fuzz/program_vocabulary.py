@@ -176,8 +176,10 @@ class Vocabulary:
             return True
         return bool(tensor.abs().sum(dtype=torch.float64) < torch.finfo(tensor.dtype).max)
 
-    def has_one_result(self, function: str, used: tuple[str, ...]) -> bool:
+    def has_one_result(self, function: str, used: tuple[str, ...], arguments: str) -> bool:
         """Whether cpu's own result depends on nothing but its operands, up to rounding."""
+        if "alpha=" in arguments:  # the product with alpha may overflow alone
+            return self.is_finite_times(eval(arguments.partition("alpha=")[2], self.scope), used)
         if function == "pow":  # integers that overflow
             return all(self.tensor(n).is_floating_point() for n in used)
         # The last elements of a row take other code on cpu, which differs for huge operands.
@@ -187,6 +189,14 @@ class Vocabulary:
         return function not in ("fmod", "remainder", "div", "nn.functional.gelu") or all(
             self.is_tame(n) for n in used
         )
+
+    def is_finite_times(self, factor: float, used: tuple[str, ...]) -> bool:
+        tensors = [self.tensor(name) for name in used]
+        floats = [t.dtype for t in tensors if t.is_floating_point()]
+        if not floats:
+            return True
+        most = min(torch.finfo(dtype).max for dtype in floats) / max(abs(factor), 1.0)
+        return all(bool((t.double().abs() <= most).all()) for t in tensors)
 
     @staticmethod
     def scale_of(arguments: str) -> float:

@@ -63,7 +63,7 @@ class Generator(Vocabulary):
             f"{target} = torch.{function}({arguments})",
             target,
             used,
-            comparable=self.has_one_result(function, used) and target not in used,
+            comparable=self.has_one_result(function, used, arguments) and target not in used,
             scale=self.scale_of(arguments),
         )
 
@@ -105,7 +105,7 @@ class Generator(Vocabulary):
                 code = f"torch.{function}({arguments}, out={target})"
                 if not self.has_shape(f"torch.{function}({arguments})", to.shape):
                     return False
-            exact = self.has_one_result(function, used)
+            exact = self.has_one_result(function, used, arguments)
             scale = self.scale_of(arguments)
         elif form == "copy_":
             used, exact, scale = (self.like(target),), True, 1.0
