@@ -148,6 +148,24 @@ TEST_F(CommandBufferTest, AThrowingCopyLeavesTheBufferAsItWas) {
   expect_ran_in_order(3);
 }
 
+// A chunk that was made for a command that threw stays empty; one that is too small for the next
+// command holds nothing but the link to another.
+TEST_F(CommandBufferTest, AChunkThatStayedEmptyIsPassedOver) {
+  struct Refuses {
+    Refuses() = default;
+    Refuses(const Refuses&) { throw std::runtime_error("no copy"); }
+    void operator()() const {}
+    std::array<char, CommandBuffer::kChunkBytes> filling{};
+  };
+  append<1>(0);
+  const Refuses refuses;
+  EXPECT_THROW(buffer_.append("refused", refuses), std::runtime_error);
+  append<2 * CommandBuffer::kChunkBytes>(1);
+  append<1>(2);
+  consume(3);
+  expect_ran_in_order(3);
+}
+
 TEST_F(CommandBufferTest, AnEmptyBufferThatFailedOnceCanBeDestroyed) {
   struct Refuses {
     Refuses() = default;

@@ -228,7 +228,8 @@ void CommandBuffer::append(const char* name, Callable&& callable, CommandRecord*
 
 inline Command CommandBuffer::front() noexcept {
   detail::CommandHeader* header = header_at(read_);
-  if (header->ops == nullptr) [[unlikely]] {
+  // A chunk may hold nothing but a link, where the command threw that it was made for.
+  while (header->ops == nullptr) [[unlikely]] {
     Chunk* const finished = read_.chunk;
     follow_link(read_);
     recycle(finished);
