@@ -32,12 +32,16 @@ CachingAllocator::CachingAllocator(int device, SegmentSource& source, std::size_
 CachingAllocator::~CachingAllocator() {
   if (in_bad_fork()) return;  // the memory is the parent's, and nothing can be waited for
   detail::WaitList waits;
-  MutexLock lock(state_->mutex);  // nobody else is left; for the analysis only
-  for (const auto& [address, segment] : state_->segments) {
-    waits.add(segment->queue->timeline(), segment->queue->submitted());
+  {
+    MutexLock lock(state_->mutex);
+    for (const auto& [address, segment] : state_->segments) {
+      waits.add(segment->queue->timeline(), segment->queue->submitted());
+    }
+    state_->pending.add_waits(waits);
   }
-  state_->pending.add_waits(waits);
+  // Without the lock: a command that is waited for may free memory of this allocator.
   if (!exiting()) waits.wait();
+  MutexLock lock(state_->mutex);  // nobody else is left; for the analysis only
   for (const auto& [address, segment] : state_->segments) {
     detail::unpoison(segment->address, segment->bytes);
     state_->source.unmap_segment(segment->address, segment->bytes);
