@@ -35,6 +35,7 @@ target_compile_options(
   INTERFACE -Wall -Wextra -Werror $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>
 )
 target_compile_definitions(loom_flags INTERFACE $<$<BOOL:${LOOM_CHECKS}>:LOOM_CHECKS=1>)
+target_compile_definitions(loom_flags INTERFACE $<$<BOOL:${LOOM_LOCK_CHECKS}>:LOOM_LOCK_CHECKS=1>)
 if(LOOM_SANITIZER)
   target_compile_options(
     loom_flags

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "loom/base/lock_checks.h"
 #include "loom/device/queue.h"
 #include "loom/device/timeline.h"
 #include "loom/ops/fallback/fallback_report.h"
@@ -87,6 +88,7 @@ void bind_fallback(py::module_& module) {
   torch_folder() = file.substr(0, file.find_last_of('/') + 1);
   ops::set_place_provider(&python_place);
   set_wait_wrapper(&wait_without_gil);
+  lock_checks::set_gil_probe(&has_gil);
   module.def("_fallbacks", &report);
   module.def("_reset_fallbacks", &ops::reset_fallback_report);
   module.def("_host_waits", &Queue::host_waits);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "gil.h"
 
+#include "loom/base/lock_checks.h"
+
 #include <atomic>
 #include <thread>
 #include <unistd.h>
@@ -54,6 +56,7 @@ WaitWithoutGil::~WaitWithoutGil() {
 
 GilRelease::~GilRelease() {
   if (interpreter_is_gone()) sleep_for_ever();
+  lock_checks::takes_gil();
   try {
     PyEval_RestoreThread(state_);
   } catch (...) {

@@ -76,8 +76,9 @@ TEST(OptionsTest, KnowsEveryInstructionSet) {
 TEST(OptionsTest, IgnoresVariablesOfOthers) { EXPECT_NO_THROW(parse({"LOOMX=1", "LOO=2", "="})); }
 
 TEST(OptionsTest, LetsVariablesOfTheBuildAndTheTestsPass) {
-  EXPECT_NO_THROW(parse({"LOOM_BUILD_PYTHON=ON", "LOOM_CHECKS=ON", "LOOM_CORE_ONLY=ON",
-                         "LOOM_SANITIZER=thread", "LOOM_STRESS_SECONDS=60", "LOOM_TEST_SEED=1"}));
+  EXPECT_NO_THROW(
+      parse({"LOOM_BUILD_PYTHON=ON", "LOOM_CHECKS=ON", "LOOM_CORE_ONLY=ON", "LOOM_LOCK_CHECKS=ON",
+             "LOOM_SANITIZER=thread", "LOOM_STRESS_SECONDS=60", "LOOM_TEST_SEED=1"}));
 }
 
 struct Size {

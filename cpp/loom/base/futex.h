@@ -5,6 +5,8 @@
 // A futex only sleeps and wakes; what memory becomes visible is said by the atomics around it.
 // Thread: any.
 
+#include "loom/base/lock_checks.h"
+
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -25,6 +27,7 @@ static_assert(sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t));
 /// Sleeps while `word` is `expected`; returns at a wake, at a signal, or at once if it is not.
 /// Callers loop.
 inline void futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t expected) noexcept {
+  lock_checks::waits("a futex");
   ::syscall(SYS_futex, reinterpret_cast<const std::uint32_t*>(&word), FUTEX_WAIT_PRIVATE, expected,
             nullptr, nullptr, 0);
 }
@@ -34,6 +37,7 @@ inline void futex_wait_for(const std::atomic<std::uint32_t>& word, std::uint32_t
                            std::int64_t limit_ns) noexcept {
   constexpr std::int64_t kSecondNs = 1'000'000'000;
   if (limit_ns <= 0) return;
+  lock_checks::waits("a futex");
   const timespec limit{limit_ns / kSecondNs, limit_ns % kSecondNs};
   ::syscall(SYS_futex, reinterpret_cast<const std::uint32_t*>(&word), FUTEX_WAIT_PRIVATE, expected,
             &limit, nullptr, 0);

@@ -11,7 +11,11 @@
 // is whole; and a child that sometimes works would fail in its user's hands. The check is a relaxed
 // load and a branch beside the lock's atomic instruction.
 // Destructors and noexcept functions ask in_bad_fork() before they lock, and leave quietly.
+//
+// A lock's name is what lock_checks.h calls it; one without a name is known by the place where it
+// is made, which is the constructor's for a member: a class with several names them.
 
+#include "loom/base/lock_checks.h"
 #include "loom/base/process_state.h"
 
 #include <condition_variable>
@@ -38,29 +42,46 @@
 
 namespace loom {
 
+using lock_checks::Site;
+
 /// std::mutex with annotations. Never recursive.
 /// lock() throws loom::Error when in_bad_fork(), try_lock() fails.
 class LOOM_CAPABILITY("mutex") Mutex {
  public:
-  Mutex() = default;
+  constexpr Mutex(Site made = Site::current()) noexcept : Mutex(nullptr, HeldInWaits::kNo, made) {}
+  /// `name`: a literal.
+  constexpr explicit Mutex(const char* name, HeldInWaits held = HeldInWaits::kNo,
+                           Site made = Site::current()) noexcept
+      : identity_(name, held, made) {}
   Mutex(const Mutex&) = delete;
   Mutex& operator=(const Mutex&) = delete;
 
-  void lock() LOOM_ACQUIRE() {
+  void lock(Site at = Site::current()) LOOM_ACQUIRE() {
     check_not_forked();
+    identity_.locks(at);
     mutex_.lock();
   }
-  void unlock() LOOM_RELEASE() { mutex_.unlock(); }
-  bool try_lock() LOOM_TRY_ACQUIRE(true) { return !in_bad_fork() && mutex_.try_lock(); }
+  void unlock() LOOM_RELEASE() {
+    identity_.unlocks();
+    mutex_.unlock();
+  }
+  bool try_lock(Site at = Site::current()) LOOM_TRY_ACQUIRE(true) {
+    if (in_bad_fork() || !mutex_.try_lock()) return false;
+    identity_.tried(at);
+    return true;
+  }
 
  private:
   std::mutex mutex_;
+  [[no_unique_address]] lock_checks::Identity identity_;
 };
 
 /// Holds a Mutex for a scope.
 class LOOM_SCOPED_CAPABILITY MutexLock {
  public:
-  explicit MutexLock(Mutex& mutex) LOOM_ACQUIRE(mutex) : mutex_(mutex) { mutex_.lock(); }
+  explicit MutexLock(Mutex& mutex, Site at = Site::current()) LOOM_ACQUIRE(mutex) : mutex_(mutex) {
+    mutex_.lock(at);
+  }
   ~MutexLock() LOOM_RELEASE() { mutex_.unlock(); }
   MutexLock(const MutexLock&) = delete;
   MutexLock& operator=(const MutexLock&) = delete;
@@ -72,29 +93,46 @@ class LOOM_SCOPED_CAPABILITY MutexLock {
 /// std::shared_mutex with annotations; forks as for Mutex.
 class LOOM_CAPABILITY("shared_mutex") SharedMutex {
  public:
-  SharedMutex() = default;
+  constexpr SharedMutex(Site made = Site::current()) noexcept
+      : SharedMutex(nullptr, HeldInWaits::kNo, made) {}
+  /// `name`: a literal.
+  constexpr explicit SharedMutex(const char* name, HeldInWaits held = HeldInWaits::kNo,
+                                 Site made = Site::current()) noexcept
+      : identity_(name, held, made) {}
   SharedMutex(const SharedMutex&) = delete;
   SharedMutex& operator=(const SharedMutex&) = delete;
 
-  void lock() LOOM_ACQUIRE() {
+  void lock(Site at = Site::current()) LOOM_ACQUIRE() {
     check_not_forked();
+    identity_.locks(at);
     mutex_.lock();
   }
-  void unlock() LOOM_RELEASE() { mutex_.unlock(); }
-  void lock_shared() LOOM_ACQUIRE_SHARED() {
+  void unlock() LOOM_RELEASE() {
+    identity_.unlocks();
+    mutex_.unlock();
+  }
+  void lock_shared(Site at = Site::current()) LOOM_ACQUIRE_SHARED() {
     check_not_forked();
+    identity_.locks(at);
     mutex_.lock_shared();
   }
-  void unlock_shared() LOOM_RELEASE_SHARED() { mutex_.unlock_shared(); }
+  void unlock_shared() LOOM_RELEASE_SHARED() {
+    identity_.unlocks();
+    mutex_.unlock_shared();
+  }
 
  private:
   std::shared_mutex mutex_;
+  [[no_unique_address]] lock_checks::Identity identity_;
 };
 
 /// Holds a SharedMutex for a scope, alone.
 class LOOM_SCOPED_CAPABILITY ExclusiveLock {
  public:
-  explicit ExclusiveLock(SharedMutex& mutex) LOOM_ACQUIRE(mutex) : mutex_(mutex) { mutex_.lock(); }
+  explicit ExclusiveLock(SharedMutex& mutex, Site at = Site::current()) LOOM_ACQUIRE(mutex)
+      : mutex_(mutex) {
+    mutex_.lock(at);
+  }
   ~ExclusiveLock() LOOM_RELEASE() { mutex_.unlock(); }
   ExclusiveLock(const ExclusiveLock&) = delete;
   ExclusiveLock& operator=(const ExclusiveLock&) = delete;
@@ -106,8 +144,9 @@ class LOOM_SCOPED_CAPABILITY ExclusiveLock {
 /// Holds a SharedMutex for a scope, beside other readers.
 class LOOM_SCOPED_CAPABILITY SharedLock {
  public:
-  explicit SharedLock(SharedMutex& mutex) LOOM_ACQUIRE_SHARED(mutex) : mutex_(mutex) {
-    mutex_.lock_shared();
+  explicit SharedLock(SharedMutex& mutex, Site at = Site::current()) LOOM_ACQUIRE_SHARED(mutex)
+      : mutex_(mutex) {
+    mutex_.lock_shared(at);
   }
   ~SharedLock() LOOM_RELEASE() { mutex_.unlock_shared(); }
   SharedLock(const SharedLock&) = delete;
@@ -125,12 +164,31 @@ class CondVar {
   CondVar& operator=(const CondVar&) = delete;
 
   /// Requires: `mutex` held by the caller; held again on return.
-  void wait(Mutex& mutex) LOOM_REQUIRES(mutex) { condition_.wait(mutex); }
+  void wait(Mutex& mutex, Site at = Site::current()) LOOM_REQUIRES(mutex) {
+    WaitingLock lock{mutex, at};
+    condition_.wait(lock);
+  }
   void notify_one() noexcept { condition_.notify_one(); }
   void notify_all() noexcept { condition_.notify_all(); }
 
  private:
+  /// The mutex as the wait gives it back and takes it again.
+  struct WaitingLock {
+    Mutex& mutex;
+    Site at;
+    void lock() LOOM_NO_THREAD_SAFETY_ANALYSIS { mutex.lock(at); }
+    void unlock() LOOM_NO_THREAD_SAFETY_ANALYSIS {
+      mutex.unlock();
+      lock_checks::waits("a condition");
+    }
+  };
+
   std::condition_variable_any condition_;
 };
+
+#ifndef LOOM_LOCK_CHECKS
+static_assert(sizeof(Mutex) == sizeof(std::mutex) &&
+              sizeof(SharedMutex) == sizeof(std::shared_mutex));
+#endif
 
 }  // namespace loom

@@ -195,8 +195,8 @@ constexpr std::array<Setter, kTable.size()> kSetters = {
     set_fusion_jit,  set_host_id};
 
 bool belongs_to_build_or_tests(std::string_view name) {
-  constexpr std::array<std::string_view, 4> kNames = {"LOOM_CHECKS", "LOOM_CORE_ONLY",
-                                                      "LOOM_SANITIZER", "LOOM_STRESS_SECONDS"};
+  constexpr std::array<std::string_view, 5> kNames = {
+      "LOOM_CHECKS", "LOOM_CORE_ONLY", "LOOM_LOCK_CHECKS", "LOOM_SANITIZER", "LOOM_STRESS_SECONDS"};
   return name.starts_with("LOOM_BUILD_") || name.starts_with("LOOM_TEST_") ||
          std::find(kNames.begin(), kNames.end(), name) != kNames.end();
 }

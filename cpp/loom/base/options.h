@@ -4,7 +4,7 @@
 // The one table of LOOM_* environment variables. They are read once, at the first use of the
 // device, and checked: a name that is not in the table or a value that does not parse is an error
 // that says what was expected. Names that the build and the tests use (LOOM_BUILD_*, LOOM_TEST_*,
-// LOOM_CHECKS, LOOM_CORE_ONLY, LOOM_SANITIZER, LOOM_STRESS_SECONDS) are let pass.
+// LOOM_CHECKS, LOOM_CORE_ONLY, LOOM_LOCK_CHECKS, LOOM_SANITIZER, LOOM_STRESS_SECONDS) are let pass.
 // Thread: options() may be called from any thread.
 
 #include "loom/base/export.h"

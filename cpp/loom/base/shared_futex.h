@@ -4,6 +4,8 @@
 // Sleeping on a 32-bit word in memory that several processes have mapped; futex.h has the rest, and
 // the same for memory of this process alone. Thread: any.
 
+#include "loom/base/lock_checks.h"
+
 #include <atomic>
 #include <climits>
 #include <cstdint>
@@ -20,6 +22,7 @@ inline void shared_futex_wait_for(const std::atomic<std::uint32_t>& word, std::u
                                   std::int64_t limit_ns) noexcept {
   constexpr std::int64_t kSecondNs = 1'000'000'000;
   if (limit_ns <= 0) return;
+  lock_checks::waits("a futex");
   const timespec limit{limit_ns / kSecondNs, limit_ns % kSecondNs};
   ::syscall(SYS_futex, reinterpret_cast<const std::uint32_t*>(&word), FUTEX_WAIT, expected, &limit,
             nullptr, 0);

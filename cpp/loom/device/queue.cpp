@@ -11,6 +11,7 @@
 #include "loom/device/host_notice.h"
 #include "loom/device/scratch.h"
 #include "loom/device/unheld_submissions.h"
+#include "loom/device/wait_graph.h"
 
 #include <utility>
 
@@ -52,7 +53,10 @@ Queue::Queue(QueueId id, Cores& cores)
   (void)detail::failure_without_memory();  // made while there is some
 }
 
-Queue::~Queue() { worker_.reset(); }
+Queue::~Queue() {
+  worker_.reset();
+  wait_graph::forget(*this);
+}
 
 bool Queue::accepts_commands() const {
   check_not_forked();
@@ -89,6 +93,7 @@ void Queue::make_room() {
   const std::uint64_t submitted = submitted_.load(std::memory_order_relaxed);
   if (submitted - timeline_.completed() >= depth_) {
     if (UnheldSubmissions::active()) return;
+    lock_checks::may_wait("room in a queue");
     timeline_.wait(submitted - depth_ / 2, Timeline::Signals::kHandled);
   }
   room_until_.store(timeline_.completed() + depth_, std::memory_order_relaxed);

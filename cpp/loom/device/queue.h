@@ -273,7 +273,7 @@ class LOOM_API Queue {
   // What only submissions write, on a line that the worker never looks at: a look would take it
   // away from the next one, for as long as a transfer between cores takes. Producers append under
   // the mutex; the worker takes without it what submitted_ has published.
-  alignas(64) mutable Mutex submit_mutex_;
+  alignas(64) mutable Mutex submit_mutex_{"Queue::submit_mutex_"};
   // The last command, while it may grow. Written under submit_mutex_; read without it only to see
   // that there is nothing to close.
   std::atomic<OpenCommand*> open_{nullptr};
@@ -298,7 +298,7 @@ class LOOM_API Queue {
   FloatMode float_mode_{};     ///< the worker's; its own
   std::atomic<bool> stop_{false};
 
-  Mutex pending_mutex_;
+  Mutex pending_mutex_{"Queue::pending_mutex_"};
   Pending pending_ LOOM_GUARDED_BY(pending_mutex_);
   // pending_.position, or UINT64_MAX: lets a wait without errors do without the mutex. Written
   // before the timeline reaches that position, so who has seen it reached sees this: relaxed.
@@ -306,7 +306,7 @@ class LOOM_API Queue {
   std::vector<Lost> lost_ LOOM_GUARDED_BY(pending_mutex_);  ///< kMostLost at most, oldest first
   std::atomic<std::uint64_t> lost_at_{UINT64_MAX};  ///< the first one's position; as failed_at_
 
-  Mutex blocked_mutex_;
+  Mutex blocked_mutex_{"Queue::blocked_mutex_"};
   const Timeline* blocked_on_ LOOM_GUARDED_BY(blocked_mutex_) = nullptr;
 
   // Where commands were submitted that have not run yet, oldest first; while error stacks are on.

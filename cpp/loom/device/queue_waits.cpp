@@ -2,6 +2,7 @@
 // Waits of one queue for another.
 #include "loom/device/open_wait.h"
 #include "loom/device/queue.h"
+#include "loom/device/wait_graph.h"
 
 #include <algorithm>
 #include <memory>
@@ -26,6 +27,7 @@ void Queue::wait_for(const Timeline& timeline, std::uint64_t position) {
     OpenWait* const last = OpenWait::of(open);
     if (last == nullptr || &last->timeline != &timeline) return false;
     last->position = std::max(last->position, position);
+    wait_graph::add(*this, submitted(), timeline, position);
     return true;
   });
   if (longer) return;
@@ -47,7 +49,8 @@ void Queue::wait_for(const Timeline& timeline, std::uint64_t position) {
       block_on(open.timeline, until);
     }
   };
-  enqueue("wait_for", [wait = std::move(wait), run] { run(); }, &open);
+  const std::uint64_t own = enqueue("wait_for", [wait = std::move(wait), run] { run(); }, &open);
+  wait_graph::add(*this, own, timeline, position);
 }
 
 void wait_for_all_of(Queue& queue, Queue& other) {

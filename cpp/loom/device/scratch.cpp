@@ -61,7 +61,8 @@ struct Owned {
     for (ScratchMemory& memory : memories) free(memory);
   }
 
-  Mutex held;  // locked by the thread from its first reservation until it lets go
+  // Locked by the thread from its first reservation until it lets go; others only try it.
+  Mutex held{"Scratch", HeldInWaits::kAllowed};
   std::vector<ScratchMemory> memories;  // guarded by `held`
   Counters& bytes_of;
   std::uint32_t releases = bytes_of.releases.load(std::memory_order_relaxed);  // guarded by `held`

@@ -5,6 +5,7 @@
 #include "loom/base/options.h"
 #include "loom/device/cores.h"
 #include "loom/device/thread.h"
+#include "loom/device/wait_graph.h"
 #include "loom/device/wait_wrapper.h"
 
 #include <optional>
@@ -44,6 +45,7 @@ std::uint64_t Timeline::host_waits() noexcept {
 }
 
 void Timeline::wait(std::uint64_t position, Signals signals) const {
+  lock_checks::may_wait("a timeline");
   if (reached(position)) return;
   check_not_forked();
   if (on_loom_thread()) return sleep_until(position, nullptr);
@@ -68,12 +70,15 @@ void Timeline::wait(std::uint64_t position, Signals signals) const {
 }
 
 void Timeline::wait_unless(std::uint64_t position, const std::atomic<bool>& stop) const {
+  lock_checks::may_wait("a timeline");
   if (reached(position)) return;
   sleep_until(position, &stop);
 }
 
 void Timeline::sleep_until(std::uint64_t position, const std::atomic<bool>* stop,
                            std::int64_t deadline_ns) const {
+  lock_checks::waits("a timeline");
+  wait_graph::waits(*this, position);
   // A clock is dear beside the other reasons, and a thread that helps looks between two blocks.
   constexpr unsigned kLooksPerClock = 64;
   unsigned looks = 0;
