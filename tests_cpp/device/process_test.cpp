@@ -185,6 +185,52 @@ TEST_F(ExitTest, AHostThreadThatWaitsDoesNotHoldIt) {
               ExitedWithCode(0), "");
 }
 
+// The wait returned as soon as the process began to exit, and the command went on in a frame that
+// was gone.
+TEST_F(ExitTest, ACommandThatUsesAHostThreadsStackEndsBeforeThatReturns) {
+  EXPECT_EXIT(testing::finish([] {
+                Queue& queue = device(0).default_queue();
+                testing::Gate running, gate;
+                std::atomic<bool> ended{false};
+                std::thread host([&] {
+                  queue.submit_and_wait("uses the stack", [&] {
+                    running.open();
+                    gate.pass();
+                    ended = true;
+                  });
+                  if (!ended) std::_Exit(11);
+                });
+                running.pass();
+                std::thread ender(stop_threads);
+                while (!exiting()) std::this_thread::yield();
+                testing::wait_until_others_sleep();  // or have returned too early
+                gate.open();
+                host.join();
+                ender.join();
+              }),
+              ExitedWithCode(0), "");
+}
+
+TEST_F(ExitTest, ACommandThatHasNotBegunDoesNotHoldItsHostThread) {
+  EXPECT_EXIT(testing::finish([] {
+                Queue& queue = device(0).default_queue();
+                testing::Gate running, gate;
+                queue.submit("current", [&] {
+                  running.open();
+                  gate.pass();
+                });
+                running.pass();
+                const std::uint64_t waits = Queue::host_waits();
+                std::thread host([&] { queue.submit_and_wait("late", [] { std::_Exit(12); }); });
+                while (Queue::host_waits() == waits) std::this_thread::yield();
+                std::thread ender(stop_threads);
+                host.join();
+                gate.open();
+                ender.join();
+              }),
+              ExitedWithCode(0), "");
+}
+
 class ForkTest : public testing::ChildTest {
  protected:
   static void use_device() {
@@ -247,8 +293,9 @@ TEST_F(ForkTest, QueuesOfTheParentGiveErrorsInTheChildAndNeverHang) {
 TEST_F(ForkTest, EveryLockThrowsInTheChildWhetherInheritedAsTakenOrNot) {
   EXPECT_EXIT(testing::finish([] {
                 use_device();
-                Mutex taken, free;
-                SharedMutex shared;
+                Mutex taken("taken", HeldInWaits::kAllowed);
+                Mutex free("free");
+                SharedMutex shared("shared", HeldInWaits::kAllowed);
                 testing::Gate locked, unlock;
                 std::jthread holder([&] {
                   MutexLock lock(taken);

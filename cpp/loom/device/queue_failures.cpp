@@ -5,8 +5,10 @@
 #include "loom/device/queue.h"
 
 #include <algorithm>
+#include <chrono>
 #include <new>
 #include <optional>
+#include <thread>
 #include <utility>
 
 namespace loom {
@@ -54,14 +56,30 @@ FailurePtr Queue::take_failure() noexcept {
   return std::exchange(pending_, {}).failure;
 }
 
+namespace {
+
+// A command that has not begun never runs then. One that has ends soon, also when the process
+// exits, and nothing that it touches may go before.
+void give_up_or_wait(const Timeline& timeline, std::uint64_t position, detail::Awaited& awaited) {
+  if (timeline.reached(position) || awaited.give_up()) return;
+  for (;;) {
+    timeline.wait(position);
+    if (timeline.reached(position)) return;
+    // The process exits: waits return at once. The thread has nothing else to do.
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+}  // namespace
+
 void Queue::await(std::uint64_t position, detail::Awaited& awaited) {
   try {
     synchronize(position);
   } catch (...) {
-    // If it is running it ends soon, and nothing it touches may go before.
-    if (!timeline_.reached(position) && !awaited.give_up()) timeline_.wait(position);
+    give_up_or_wait(timeline_, position, awaited);
     throw;
   }
+  give_up_or_wait(timeline_, position, awaited);
   // Not reached when the process exits.
   if (timeline_.reached(position) && awaited.failure != nullptr) awaited.failure->raise();
 }
