@@ -7,9 +7,12 @@
 #include "loom/device/queue.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <deque>
+#include <iterator>
+#include <map>
 #include <mutex>
 #include <new>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -28,9 +31,12 @@ struct Wait {
   }
 };
 
+/// The waits of one queue, by the commands that wait.
+using Waits = std::deque<Wait>;
+
 struct Graph {
   std::mutex mutex;
-  std::vector<Wait> waits;
+  std::map<const Timeline*, Waits> of;  ///< by the queue's timeline
 };
 
 // Leaked: queues go while static objects are destroyed.
@@ -39,22 +45,60 @@ Graph& graph() {
   return *instance;
 }
 
-/// Whether `end` must be over before `timeline` reaches `position`; `path` is why.
-bool depends(const std::vector<Wait>& waits, const Timeline& timeline, std::uint64_t position,
-             const Wait& end, std::vector<Wait>& path) {
-  if (&timeline == &end.queue->timeline() && position >= end.own) return true;
-  for (const Wait& each : waits) {
-    if (&each.queue->timeline() != &timeline || each.own > position) continue;
-    const bool seen = std::any_of(path.begin(), path.end(), [&](const Wait& one) {
-      return one.queue == each.queue && one.own == each.own && one.other == each.other &&
-             one.position == each.position;
-    });
-    if (seen) continue;
-    path.push_back(each);
-    if (depends(waits, *each.other, each.position, end, path)) return true;
-    path.pop_back();
+/// What must be reached, and the wait because of which.
+struct Need {
+  std::uint64_t position;
+  const Wait* cause;
+};
+
+/// Whether `wait` must be over before it can be; `path` is why. Each wait is looked at once.
+bool closes_circle(const Graph& known, const Wait& wait, std::vector<Wait>& path) {
+  std::map<const Timeline*, Need> needs{{wait.other, {wait.position, nullptr}}};
+  std::map<const Timeline*, std::size_t> looked_at;
+  std::vector<const Timeline*> left{wait.other};
+  const Timeline* const own = &wait.queue->timeline();
+  while (!left.empty()) {
+    const Timeline* const timeline = left.back();
+    left.pop_back();
+    const std::uint64_t position = needs.at(timeline).position;
+    if (timeline == own && position >= wait.own) {
+      for (const Timeline* at = own; path.size() < needs.size();) {
+        const Wait* const cause = needs.at(at).cause;
+        if (cause == nullptr) break;
+        path.insert(path.begin(), *cause);
+        at = &cause->queue->timeline();
+      }
+      return true;
+    }
+    const auto found = known.of.find(timeline);
+    if (found == known.of.end()) continue;
+    const Waits& waits = found->second;
+    for (std::size_t& next = looked_at[timeline];
+         next < waits.size() && waits[next].own <= position; ++next) {
+      const Wait& each = waits[next];
+      if (each.over()) continue;
+      Need& need = needs.try_emplace(each.other, Need{0, nullptr}).first->second;
+      if (need.position >= each.position) continue;
+      need = {each.position, &each};
+      left.push_back(each.other);
+    }
   }
   return false;
+}
+
+/// Adds the wait, or makes one longer that is there.
+void insert(Graph& known, const Wait& wait) {
+  Waits& waits = known.of[&wait.queue->timeline()];
+  while (!waits.empty() && waits.front().over()) waits.pop_front();
+  auto place = waits.end();
+  while (place != waits.begin() && std::prev(place)->own >= wait.own) {
+    --place;
+    if (place->own == wait.own && place->other == wait.other) {
+      place->position = std::max(place->position, wait.position);
+      return;
+    }
+  }
+  waits.insert(place, wait);
 }
 
 std::string name_of(const Queue& queue) {
@@ -62,19 +106,12 @@ std::string name_of(const Queue& queue) {
   return "queue " + std::to_string(id.index) + " of device " + std::to_string(id.device);
 }
 
-const Queue* owner_of(const std::vector<Wait>& waits, const Timeline& timeline) {
-  for (const Wait& each : waits) {
-    if (&each.queue->timeline() == &timeline) return each.queue;
-  }
-  return nullptr;
-}
-
-std::string describe(const std::vector<Wait>& waits, const Wait& wait) {
-  const Queue* const owner = owner_of(waits, *wait.other);
-  std::ostringstream text;
-  text << "\n  command " << wait.own << " of " << name_of(*wait.queue) << " waits for command "
-       << wait.position << " of " << (owner != nullptr ? name_of(*owner) : "another queue");
-  return text.str();
+std::string describe(const Graph& known, const Wait& wait) {
+  const auto found = known.of.find(wait.other);
+  const bool is_known = found != known.of.end() && !found->second.empty();
+  return "\n  command " + std::to_string(wait.own) + " of " + name_of(*wait.queue) +
+         " waits for command " + std::to_string(wait.position) + " of " +
+         (is_known ? name_of(*found->second.front().queue) : "another queue");
 }
 
 }  // namespace
@@ -84,19 +121,14 @@ void add(const Queue& queue, std::uint64_t own, const Timeline& other,
   if (exiting() || in_bad_fork()) return;  // what waits now is let go, or is not there
   Graph& known = graph();
   const std::lock_guard lock(known.mutex);
-  std::erase_if(known.waits, [](const Wait& each) { return each.over(); });
   const Wait wait{&queue, own, &other, position};
   if (wait.over()) return;
-  std::erase_if(known.waits, [&](const Wait& each) {
-    return each.queue == &queue && each.own == own && each.other == &other &&
-           each.position <= position;  // it has become longer
-  });
   try {
-    known.waits.push_back(wait);
+    insert(known, wait);
     std::vector<Wait> path;
-    if (!depends(known.waits, other, position, wait, path)) return;
-    std::string text = "queues wait for each other in a circle" + describe(known.waits, wait);
-    for (const Wait& each : path) text += describe(known.waits, each);
+    if (!closes_circle(known, wait, path)) return;
+    std::string text = "queues wait for each other in a circle" + describe(known, wait);
+    for (const Wait& each : path) text += describe(known, each);
     lock_checks::report(text.c_str());
   } catch (const std::bad_alloc&) {
     // Tests have memory run out; a circle is seen at another time.
@@ -112,7 +144,7 @@ void forget(const Queue& queue) noexcept {
   if (in_bad_fork()) return;
   Graph& known = graph();
   const std::lock_guard lock(known.mutex);
-  std::erase_if(known.waits, [&](const Wait& each) { return each.queue == &queue; });
+  known.of.erase(&queue.timeline());
 }
 
 }  // namespace loom::wait_graph
