@@ -377,3 +377,14 @@ def test_operands_on_two_devices_are_an_error(check) -> None:
             print(error)
     """
     assert "same device" in check(code, LOOM_DEVICES="2").out
+
+
+@pytest.mark.parametrize("numel", [8, 16384, 16385])
+def test_copies_from_pinned_memory_come_in_order(numel: int) -> None:
+    """Also those that do not wait for the device: a queued command has yet to write the memory."""
+    x = torch.full((numel,), 5.0, device="loom")
+    pinned = torch.zeros(numel, pin_memory=True)
+    torch.loom.synchronize()
+    keep_busy()
+    pinned.copy_(x, non_blocking=True)
+    assert torch.equal(pinned.to("loom").cpu(), x.cpu())

@@ -182,7 +182,9 @@ void copy_from_host(const at::Tensor& self, const at::Tensor& source, bool non_b
     return capture_host_copy(queue, TensorRef(self, true), TensorRef::of_host(source), source,
                              pinned, Route::kFromHost);
   }
-  if (source.nbytes() <= kStagedBytes && !pinned) {
+  // Pinned memory holds what queued commands have yet to write: it is read in their order.
+  const bool is_final = queue.captured() || queue.idle() || !source.is_pinned();
+  if (source.nbytes() <= kStagedBytes && !pinned && is_final) {
     at::Tensor staged = source.clone();
     TensorRef staged_ref = TensorRef::of_host(staged);
     submit(queue,
