@@ -27,6 +27,8 @@ using testing::on_ranks;
 using testing::operation;
 using testing::Rank;
 
+constexpr const char* kNothing = "nothing was thrown";
+
 /// What a rank's operation throws.
 template <class Body>
 std::string error_of(Body&& body) {
@@ -35,7 +37,7 @@ std::string error_of(Body&& body) {
   } catch (const PeerError& error) {
     return error.what();
   }
-  return "nothing was thrown";
+  return kNothing;
 }
 
 TEST(RingTransportTest, DifferentSizesAreAnErrorOnAllRanks) {
@@ -131,7 +133,8 @@ TEST(RingTransportTest, DifferentOperationsAreAnErrorOnAllRanks) {
 }
 
 /// Runs an operation of four bytes from or to `root`.
-void run_rooted(Rank& rank, const std::string& name, int root) {
+void run_rooted(Rank& rank, const char* literal, int root) {
+  const std::string name = literal;
   std::array<float, 3> data{}, all{};
   const Target whole{data.data(), sizeof(float)};
   std::vector<Source> from;
@@ -144,7 +147,7 @@ void run_rooted(Rank& rank, const std::string& name, int root) {
     from.resize(static_cast<std::size_t>(rank.count));
     to.resize(from.size());
   }
-  Operation what = operation(name.c_str(), rank.number++, 0.2);
+  Operation what = operation(literal, rank.number++, 0.2);
   what.root = root;
   rank.transport.begin(what);
   if (name == "broadcast") broadcast(rank.transport, whole, root);
@@ -157,7 +160,7 @@ void run_rooted(Rank& rank, const std::string& name, int root) {
 const char* const kRooted[] = {"broadcast", "reduce", "scatter", "gather"};
 
 TEST(RingTransportTest, DifferentRootsAreAnErrorOnAllRanks) {
-  for (const std::string name : kRooted) {
+  for (const char* const name : kRooted) {
     for (const std::array<int, 3> roots : {std::array{0, 1, 0}, {1, 0, 0}, {0, 0, 1}, {2, 2, 1}}) {
       for (const int ranks : {2, 3}) {
         if (ranks == 2 && (roots[0] == roots[1] || roots[0] > 1)) continue;
@@ -172,11 +175,10 @@ TEST(RingTransportTest, DifferentRootsAreAnErrorOnAllRanks) {
         // A rank that gets nothing sees the sender's next operation, or the end of its time.
         for (const std::string& error : errors) {
           EXPECT_THAT(error, AnyOf(HasSubstr("expected the same root on all ranks"),
-                                   HasSubstr("got broadcast (number 0, root"),
-                                   HasSubstr("got scatter (number 0, root"),
+                                   HasSubstr("expected the same operations"),
                                    HasSubstr("the timeout is over")))
               << name << " on " << ranks;
-          EXPECT_THAT(error, HasSubstr(name + " (number 0, root ")) << ranks;
+          EXPECT_THAT(error, HasSubstr(std::string(name) + " (number 0, root ")) << ranks;
         }
       }
     }
@@ -202,14 +204,13 @@ TEST(RingTransportTest, TheEndOfTheGroupFindsWhatNobodyHasRead) {
   std::array<std::string, 2> errors;
   std::latch done(2);
   on_ranks(2, [&](Rank& rank) {
-    errors[static_cast<std::size_t>(rank.index)] = error_of([&] {
-      rank.run("barrier", [&] { barrier(rank.transport); });
-      run_rooted(rank, "broadcast", rank.index);
-      done.arrive_and_wait();
-      rank.transport.check_unread();
-    });
+    std::string& error = errors[static_cast<std::size_t>(rank.index)];
+    rank.run("barrier", [&] { barrier(rank.transport); });
+    // Who comes second may see it at once.
+    error = error_of([&] { run_rooted(rank, "broadcast", rank.index); });
+    done.arrive_and_wait();
+    if (error == kNothing) error = error_of([&] { rank.transport.check_unread(); });
   });
-  // Of two that look at the same time both may find it.
   EXPECT_THAT(errors, ::testing::Contains(AllOf(HasSubstr("expected the same root on all ranks"),
                                                 HasSubstr("root 0) on rank 0"),
                                                 HasSubstr("root 1) on rank 1"))));
