@@ -67,7 +67,7 @@ class LOOM_API Mailbox {
     std::vector<std::byte> bytes;
   };
   struct Inbox {
-    Mutex mutex;  // taken for a whole message
+    Mutex mutex{"Inbox", HeldInWaits::kAllowed};  // taken for a whole message
     std::deque<Parked> parked LOOM_GUARDED_BY(mutex);
   };
 
