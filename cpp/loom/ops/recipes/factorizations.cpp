@@ -8,8 +8,9 @@
 // slices are blocks of a grid. The first block takes the columns of the next panel and factorises
 // them, while the others are busy with the rest (look-ahead). Panels and slices follow from shapes
 // only, so the bits do not depend on the number of cores.
+#include "loom/ops/recipes/factorizations.h"
+
 #include "loom/device/scratch.h"
-#include "loom/ops/aten/policy/large_matrices.h"
 #include "loom/ops/fallback/fallback.h"
 #include "loom/ops/launch/launch.h"
 

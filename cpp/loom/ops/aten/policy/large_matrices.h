@@ -9,6 +9,7 @@
 #include "loom/ops/aten/policy/checked.h"
 #include "loom/ops/aten/policy/matrices.h"
 #include "loom/ops/aten/structured.h"
+#include "loom/ops/recipes/factorizations.h"
 
 #include <ATen/native/LinearAlgebraUtils.h>
 #include <ATen/ops/_linalg_solve_ex.h>
@@ -17,7 +18,6 @@
 #include <ATen/ops/linalg_lu_factor_ex.h>
 #include <ATen/ops/lu_unpack.h>
 
-#include <algorithm>
 #include <tuple>
 #include <type_traits>
 
@@ -57,16 +57,6 @@ struct LuSteps {
                       /*unpack_pivots=*/pivot);
   }
 };
-
-/// Whether the factorisation of a matrix is shared by the cores: from so many rows and columns on
-/// there are panels and slices enough. A batch of smaller ones is shared by its matrices.
-inline bool is_large_matrix(const at::Tensor& matrix) {
-  constexpr std::int64_t kLargeSide = 256;
-  if (matrix.scalar_type() != c10::kFloat && matrix.scalar_type() != c10::kDouble) return false;
-  if (matrix.dim() < 2 || matrix.numel() == 0) return false;
-  const std::int64_t batch = matrix.numel() / (matrix.size(-1) * matrix.size(-2));
-  return std::min(matrix.size(-1), matrix.size(-2)) >= kLargeSide * batch;
-}
 
 /// `Small` is the policy of matrices that are not large. If kHasSide, the first bool says whether
 /// the result lies column after column, as all others do.
