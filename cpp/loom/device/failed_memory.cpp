@@ -165,6 +165,9 @@ State& state() {
   return *instance;
 }
 
+// Made when the library is loaded: mark_everything() is for when there is no memory.
+[[maybe_unused]] const State* const g_made_early = &state();
+
 bool is_free(const void* address) {
   const AllocationProbe probe = g_probe.load(std::memory_order_relaxed);
   return probe != nullptr && !probe(address);
