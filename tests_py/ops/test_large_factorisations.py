@@ -133,6 +133,37 @@ def test_out():
         torch.testing.assert_close(inverse.cpu(), linalg.inv(a))
 
 
+def test_strided_out():
+    """Of vectors and numbers, too."""
+    a, b = regular(300, 300), regular(2, 600, 600)
+    own, other = to_loom(a), to_loom(b)
+
+    def gaps(*shape, dtype=torch.float64):
+        return torch.empty(*shape, 2, dtype=dtype, device="loom")[..., 0]
+
+    def columns(*shape):
+        return torch.empty(*shape, dtype=torch.float64, device="loom").mT
+
+    made = linalg.lu_factor(own, out=(columns(300, 300), gaps(300, dtype=torch.int32)))
+    torch.testing.assert_close(tuple(x.cpu() for x in made), tuple(linalg.lu_factor(a)))
+    made = linalg.solve(own, own[0], out=gaps(300))
+    torch.testing.assert_close(made.cpu(), linalg.solve(a, a[0]))
+    made = linalg.inv_ex(own[None], out=(columns(1, 300, 300), gaps(1, dtype=torch.int32)))
+    torch.testing.assert_close(made.inverse.cpu(), linalg.inv(a[None]))
+    made = linalg.slogdet(other, out=(gaps(2), gaps(2)))
+    torch.testing.assert_close(tuple(x.cpu() for x in made), tuple(linalg.slogdet(b)))
+
+
+def test_errors():
+    singular = torch.zeros(300, 300)
+    linalg.inv_ex(to_loom(regular(300, 300)).float(), check_errors=True)
+    same_error(lambda a: linalg.inv_ex(a, check_errors=True), singular)
+    same_error(lambda a: linalg.solve_ex(a, a, check_errors=True), singular)
+    for a, b in ((singular, singular.to("loom")), (singular.to("loom"), singular)):
+        with pytest.raises(RuntimeError, match="same device"):
+            linalg.solve_triangular(a, b, upper=True)
+
+
 def test_captured():
     a, b = to_loom(regular(300, 300)), to_loom(matrix(300, 4))
     graph, stream = torch.accelerator.Graph(), torch.Stream("loom")

@@ -469,7 +469,8 @@ at::Tensor householder_product(const at::Tensor& self, const at::Tensor& scales)
 /// As those of one matrix: stubs take no batch that broadcasts.
 at::Tensor solve_triangular(const at::Tensor& self, const at::Tensor& right, bool upper, bool left,
                             bool unitriangular) {
-  if (is_large_matrix(self) && self.dim() == 2 && right.dim() == 2) {
+  if (is_large_matrix(self) && self.dim() == 2 && right.dim() == 2 &&
+      self.device() == right.device()) {
     return native::linalg_solve_triangular(self, right, upper, left, unitriangular);
   }
   return call_fallback<at::Tensor, const at::Tensor&, const at::Tensor&, bool, bool, bool>(

@@ -12,6 +12,7 @@
 #include "loom/ops/recipes/factorizations.h"
 
 #include <ATen/native/LinearAlgebraUtils.h>
+#include <ATen/ops/_linalg_check_errors.h>
 #include <ATen/ops/_linalg_solve_ex.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/eye.h>
@@ -42,7 +43,8 @@ struct InverseSteps {
     at::Tensor factors = at::empty({0}, self.options());
     at::Tensor pivots = at::empty({0}, self.options().dtype(at::kInt));
     at::_linalg_solve_ex_out(result, factors, pivots, info, self, identity, /*left=*/true,
-                             check_errors);
+                             /*check_errors=*/false);
+    if (check_errors) at::_linalg_check_errors(info, "linalg.inv_ex", self.dim() == 2);
   }
 };
 
@@ -108,10 +110,10 @@ class LargeMatrices {
     if constexpr (requires { Steps::kTakesAnyOutput; }) return true;
     for (std::size_t i = 0; i < kOutputs; ++i) {
       const at::Tensor& output = outputs[i];
-      const bool columns = i > 0 || by_columns;
       const bool is_matrix = output.dim() > 1 && output.is_floating_point();
-      if (is_matrix && output.strides() !=
-                           at::native::batched_matrix_contiguous_strides(output.sizes(), columns)) {
+      const bool columns = is_matrix && (i > 0 || by_columns);
+      if (output.strides() !=
+          at::native::batched_matrix_contiguous_strides(output.sizes(), columns)) {
         return false;
       }
     }
