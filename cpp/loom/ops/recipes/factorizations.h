@@ -11,7 +11,8 @@
 namespace loom::ops {
 
 /// Whether the factorisation of a matrix is shared by the cores: from so many rows and columns on
-/// there are panels and slices enough. A batch of smaller ones is shared by its matrices.
+/// there are four panels and as many slices (kPanel in factorizations.cpp). A batch of smaller ones
+/// is shared by its matrices.
 inline bool is_large_matrix(const at::Tensor& matrix) {
   constexpr std::int64_t kLargeSide = 256;
   if (matrix.scalar_type() != c10::kFloat && matrix.scalar_type() != c10::kDouble) return false;
