@@ -29,10 +29,17 @@ endif()
 
 find_package(Threads REQUIRED)
 
+# A compiler that is newer than those of this project's tests may warn of more: that must not end a user's build.
+option(LOOM_WERROR "Take compiler warnings for errors" ${LOOM_BUILD_TESTS})
+
 add_library(loom_flags INTERFACE)
 target_compile_options(
   loom_flags
-  INTERFACE -Wall -Wextra -Werror $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>
+  INTERFACE
+    -Wall
+    -Wextra
+    $<$<BOOL:${LOOM_WERROR}>:-Werror>
+    $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>
 )
 target_compile_definitions(loom_flags INTERFACE $<$<BOOL:${LOOM_CHECKS}>:LOOM_CHECKS=1>)
 target_compile_definitions(loom_flags INTERFACE $<$<BOOL:${LOOM_LOCK_CHECKS}>:LOOM_LOCK_CHECKS=1>)
