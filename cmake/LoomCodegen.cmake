@@ -8,9 +8,18 @@ include_guard(GLOBAL)
 
 set(LOOM_CODEGEN_DIR ${CMAKE_CURRENT_LIST_DIR}/codegen)
 
+# Python that runs a script, for which torchgen lies beside torch: an isolated build hides both from Python.
+string(
+  CONCAT LOOM_RUN_SCRIPT
+  "import runpy, sys; packages, *sys.argv = sys.argv[1:]; sys.path.append(packages); "
+  "runpy.run_path(sys.argv[0], run_name='__main__')"
+)
+
 function(loom_generate target script)
+  cmake_path(GET LOOM_TORCH_PREFIX PARENT_PATH packages)
   execute_process(
-    COMMAND ${Python_EXECUTABLE} ${LOOM_CODEGEN_DIR}/${script} ${ARGN}
+    COMMAND
+      ${Python_EXECUTABLE} -c "${LOOM_RUN_SCRIPT}" ${packages} ${LOOM_CODEGEN_DIR}/${script} ${ARGN}
     OUTPUT_VARIABLE sources
     ERROR_VARIABLE problem
     RESULT_VARIABLE status
@@ -19,8 +28,8 @@ function(loom_generate target script)
   if(NOT status EQUAL 0)
     message(
       FATAL_ERROR
-      "${LOOM_CODEGEN_DIR}/${script} failed. It needs torch and pyyaml in the active Python environment "
-      "(pip install pyyaml).\n${problem}"
+      "${LOOM_CODEGEN_DIR}/${script} failed. It needs pyyaml in the active Python environment (pip install pyyaml), "
+      "and torchgen beside ${LOOM_TORCH_PREFIX}.\n${problem}"
     )
   endif()
   string(REPLACE "\n" ";" sources "${sources}")
