@@ -58,7 +58,7 @@ conformance: install
 	$(PY) tests_py/conformance/run.py --write --workers $(JOBS) $(ARGS)
 
 # One build tree serves the wheel, the tests and the benchmarks: nothing is compiled twice.
-install: $(DONE)/tools $(DONE)/torch $(DONE)/xbyak
+install: $(DONE)/tools $(DONE)/torch
 	$(PIP) install -v --no-build-isolation --config-settings=build-dir=$(BUILD) $(define) '.[demo,test$(extras)]'
 	cd / && $(PY) -c 'import torch; torch.empty(1, device="loom")'
 
@@ -71,7 +71,7 @@ lint: $(DONE)/lint
 format: $(DONE)/lint
 	-ruff check --fix --quiet .
 	ruff format .
-	git ls-files '*.h' '*.cpp' | xargs clang-format -i
+	git ls-files '*.h' '*.cpp' ':!third_party' | xargs clang-format -i
 	git ls-files '*CMakeLists.txt' '*.cmake' | xargs gersemi -i
 
 # The compiler's precompiled headers are not clang's, which then reads the headers themselves.
@@ -80,7 +80,7 @@ tidy: $(DONE)/gtest $(DONE)/lint install
 	git ls-files '*.cpp' | grep -v -e '^examples/' -e emulated.cpp | \
 		xargs -n 1 -P $(JOBS) clang-tidy -p $(BUILD) --quiet --extra-arg=-Wno-ignored-gch
 
-sanitizers: $(DONE)/gtest $(DONE)/tools $(DONE)/torch $(DONE)/xbyak $(DONE)/test
+sanitizers: $(DONE)/gtest $(DONE)/tools $(DONE)/torch $(DONE)/test
 	cmake --workflow --preset asan
 	cmake --workflow --preset tsan
 
@@ -115,18 +115,13 @@ $(DONE)/venv:
 	mkdir -p $(DONE) && touch $@
 
 $(DONE)/tools: pyproject.toml | $(DONE)/venv
-	$(PIP) install --quiet 'cmake>=3.25' ninja pyyaml 'scikit-build-core>=0.10'
+	$(PIP) install --quiet 'cmake>=3.25' ninja pyyaml 'scikit-build-core>=1.0'
 	touch $@
 
 $(DONE)/torch: | $(DONE)/tools
 	$(PIP) install --quiet 'torch==$(TORCH)+cpu' 2>/dev/null \
 	  || $(PIP) install --quiet --extra-index-url $(TORCH_INDEX) 'torch==$(TORCH)+cpu' \
 	  || $(PIP) install --quiet 'torch==$(TORCH)'
-	touch $@
-
-# The assembler of fused programs, which are interpreted without it.
-$(DONE)/xbyak: | $(DONE)/venv
-	tools/need.sh libxbyak-dev:/usr/include/xbyak/xbyak.h || echo "building without xbyak" >&2
 	touch $@
 
 $(DONE)/lint: pyproject.toml | $(DONE)/torch
