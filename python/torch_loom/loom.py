@@ -7,6 +7,8 @@ cores kernels run on is what ``LOOM_THREADS`` and :func:`set_num_threads` say;
 ``torch.set_num_threads`` has no effect on loom.
 """
 
+from typing import TYPE_CHECKING
+
 import torch
 
 from . import _utils as _utils, amp, graphs, memory, random, streams
@@ -184,14 +186,21 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> bool:
-    # torch.utils.checkpoint reads it before it saves the state of the generators.
-    if name == "_initialized":
-        return is_initialized()
-    if name == "Scheduling":
-        # Inductor looks for this class when it is first used. It gets more than it asks for, and is
-        # not to register the class once more, without the rest.
-        from . import inductor
+def __dir__() -> list[str]:
+    return [name for name in globals() if name.startswith("__")] + __all__
 
-        inductor.register()
-    raise AttributeError(f"module 'torch.loom' has no attribute '{name}'")
+
+# A type checker that saw it would take every misspelt name for one of the module's.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> bool:
+        # torch.utils.checkpoint reads it before it saves the state of the generators.
+        if name == "_initialized":
+            return is_initialized()
+        if name == "Scheduling":
+            # Inductor looks for this class when it is first used. It gets more than it asks for,
+            # and is not to register the class once more, without the rest.
+            from . import inductor
+
+            inductor.register()
+        raise AttributeError(f"module 'torch.loom' has no attribute '{name}'")
