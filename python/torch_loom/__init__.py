@@ -3,13 +3,21 @@
 
 Importing the package loads the library, names the device and registers ``torch.loom``. A plain
 ``import torch`` does the same through the entry point below, where torch has no other accelerator.
+
+Type checkers do not see that ``torch.loom`` is there. ``from torch_loom import loom`` is the same
+module, with types.
 """
 
-from typing import Any
+import sys
+from typing import TYPE_CHECKING, Any
 
 from . import _loader
 
-__all__ = ["__version__", "make_graphed_callables"]  # the second is below
+if TYPE_CHECKING:
+    from . import loom
+    from .graphed_callables import make_graphed_callables
+
+__all__ = ["__version__", "loom", "make_graphed_callables"]  # the last two are below
 
 
 def _autoload() -> None:
@@ -21,12 +29,26 @@ def _autoload() -> None:
     _loader.autoload()
 
 
-__version__ = _loader.on_import()
+def _is_command_line() -> bool:
+    # While Python imports the package that `-m` names, that is the first argument.
+    return sys.argv[:1] == ["-m"] and "torch_loom" in sys.orig_argv
 
 
-def __getattr__(name: str) -> Any:
-    if name == "make_graphed_callables":  # not before torch has been imported
-        from .graphed_callables import make_graphed_callables
+_load_problem = ""
+try:
+    __version__ = _loader.on_import()
+except (ImportError, OSError) as error:
+    if not _is_command_line():
+        raise
+    # `python -m torch_loom` says what is wrong, and what to do about it.
+    __version__ = ""
+    _load_problem = str(error)
 
-        return make_graphed_callables
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name == "make_graphed_callables":  # not before torch has been imported
+            from .graphed_callables import make_graphed_callables
+
+            return make_graphed_callables
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
