@@ -1,34 +1,35 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Command line: ``python -m torch_loom demo | env | info``."""
+"""Command line: ``python -m torch_loom [info | doctor | demo | env]``.
+
+``info``, which runs without a word, and ``doctor`` work where loom cannot be loaded, and say why.
+"""
 
 import argparse
 import os
 import sys
+from pathlib import Path
 
-import torch
-
-from . import _C, __version__
+from . import _load_problem
 
 
 def _info(_: argparse.Namespace) -> int:
-    from . import loom
+    from ._report import print_report
 
-    print(f"torch-loom {__version__}, torch {torch.__version__}")
-    for index in range(loom.device_count()):
-        properties = loom.get_device_properties(index)
-        node = "" if properties.numa_node < 0 else f", NUMA node {properties.numa_node}"
-        print(
-            f"loom:{index}  {properties.name}\n"
-            f"  cores   {properties.core_count} (processors {properties.cpus}{node}), "
-            f"{properties.simd}\n"
-            f"  caches  {properties.l1_cache >> 10} KiB, {properties.l2_cache >> 10} KiB, "
-            f"{properties.l3_cache >> 10} KiB\n"
-            f"  memory  {properties.total_memory / 2**30:.1f} GiB"
-        )
-    return 0
+    return print_report(_load_problem)
+
+
+def _doctor(_: argparse.Namespace) -> int:
+    from ._doctor import Severity, examine, report
+    from ._report import situation
+
+    findings = examine(situation(_load_problem))
+    print(report(findings))
+    return int(any(finding.severity is Severity.BREAKS for finding in findings))
 
 
 def _env(_: argparse.Namespace) -> int:
+    from . import _C
+
     rows = [
         (name, os.environ.get(name, ""), default, text)
         for name, default, text in _C._option_table()
@@ -55,15 +56,19 @@ def _demo(arguments: argparse.Namespace) -> int:
         seed=arguments.seed,
         steps=arguments.steps,
         quick=arguments.quick,
+        picture=arguments.picture,
     )
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m torch_loom", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
-    info = commands.add_parser("info", help="list the devices")
+    parser.set_defaults(run=_info)
+    commands = parser.add_subparsers(dest="command")
+    info = commands.add_parser("info", help="versions, devices, options in force, and a self-test")
     info.set_defaults(run=_info)
+    doctor = commands.add_parser("doctor", help="what slows or breaks loom here, and what to do")
+    doctor.set_defaults(run=_doctor)
     env = commands.add_parser("env", help="list the LOOM_* environment variables")
     env.set_defaults(run=_env)
     demo = commands.add_parser("demo", help="train two models on cpu and on loom, and compare")
@@ -76,10 +81,18 @@ def main(argv: list[str] | None = None) -> int:
         help="where to train; the first is what the others are compared with",
     )
     demo.add_argument("--quick", action="store_true", help="a few seconds instead of minutes")
+    demo.add_argument(
+        "--picture",
+        type=Path,
+        default=Path("loom-demo.svg"),
+        help="where to save the plot if matplotlib is installed (.svg, .png, .pdf)",
+    )
     demo.set_defaults(run=_demo)
     arguments = parser.parse_args(argv)
     if arguments.command == "demo" and arguments.steps is not None and arguments.steps < 1:
         parser.error(f"--steps: expected at least 1, got {arguments.steps}")
+    if _load_problem and arguments.run not in (_info, _doctor):
+        parser.exit(2, f"torch-loom: {_load_problem}\n")
     code: int = arguments.run(arguments)
     return code
 
