@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The demo: the same training on several devices, side by side, with a table of what came out."""
+"""The demo: the same training on several devices, side by side, with a table and a plot."""
 
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from rich.console import Console
@@ -12,7 +13,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from torch.nn import functional as F  # noqa: N812
 
-from . import loom
+from . import __version__, loom
+from ._demo_plot import bars, curves, save_picture
 from ._demo_tasks import Task, digits_task, text_task
 
 # Devices sum in different orders, and training amplifies the difference: the first losses must be
@@ -31,6 +33,7 @@ class Result:
         loss (float): on the test set.
         accuracy (float): on the test set, from 0 to 1.
         early (list): training losses of the first steps.
+        curve (list): steps, and the training loss there, now and then.
         seconds (float): of the training, without the test.
         peak_bytes (int): most bytes in live tensors; 0 where the device does not say.
         fallbacks (dict): how often which operator fell back.
@@ -39,6 +42,7 @@ class Result:
     loss: float
     accuracy: float
     early: list[float]
+    curve: list[tuple[int, float]]
     seconds: float
     peak_bytes: int
     fallbacks: dict[str, int]
@@ -68,6 +72,7 @@ def train(
         loom.reset_fallbacks()
         loom.reset_peak_memory_stats(device)
     losses: list[torch.Tensor] = []
+    curve: list[tuple[int, float]] = []
     start = time.perf_counter()
     for step, (inputs, targets) in enumerate(task.train(steps), start=1):
         loss = F.cross_entropy(model(inputs.to(device)), targets.to(device))
@@ -76,13 +81,16 @@ def train(
         optimizer.step()
         losses.append(loss.detach())
         if step % max(1, steps // 20) == 0 or step == steps:
-            on_step(step, loss.item())
+            curve.append((step, loss.item()))
+            on_step(*curve[-1])
     seconds = time.perf_counter() - start
     fallbacks = {name: row.count for name, row in loom.fallbacks().items()} if is_loom else {}
     early = [float(value) for value in losses[:_EARLY_STEPS]]
     return Result(
         *evaluate(task, model, device),
         early=early,
+        curve=[(step, value) for step, value in enumerate(early, start=1) if step < curve[0][0]]
+        + curve,
         seconds=seconds,
         peak_bytes=loom.max_memory_allocated(device) if is_loom else 0,
         fallbacks=fallbacks,
@@ -158,26 +166,71 @@ def _add_rows(table: Table, task: Task, results: dict[str, Result]) -> bool:
     return all_agree
 
 
-def run(devices: Sequence[str], seed: int, steps: int | None, quick: bool) -> int:
-    """Run the demo and print its table.
+def _plot(results: dict[str, dict[str, Result]], picture: Path) -> None:
+    losses = {
+        task: {device: result.curve for device, result in by_device.items()}
+        for task, by_device in results.items()
+    }
+    seconds = {
+        task: {device: result.seconds for device, result in by_device.items()}
+        for task, by_device in results.items()
+    }
+    for task in results:
+        print()
+        print(curves(f"{task}: training loss", losses[task]))
+        print(bars("time", seconds[task]))
+    print()
+    if save_picture(picture, losses, seconds):
+        print(f"The same as a picture: {picture.absolute()}")
+    else:
+        print("With matplotlib (pip install matplotlib) the demo saves this as a picture, too.")
+
+
+_NEXT = """
+What to try next:
+  your own model              import torch; model.to("loom"), and tensors with device="loom"
+  python -m torch_loom        what loom runs on here, and a self-test
+  python -m torch_loom doctor what slows it down here, and what to do about it
+  torch.compile(model)        compiles for loom, too
+  torch.loom.fallbacks()      which operators of your program waited, and where"""
+
+
+def run(
+    devices: Sequence[str],
+    seed: int,
+    steps: int | None,
+    quick: bool,
+    picture: Path = Path("loom-demo.svg"),
+) -> int:
+    """Run the demo; print its table, a plot, and what to try next.
 
     Returns:
         int: 0 when all devices learned the same as the first, else 1.
     """
+    cores = loom.get_num_threads()
+    print(
+        f"torch-loom {__version__}, torch {torch.__version__}: two models on {', '.join(devices)}; "
+        f"cpu has {torch.get_num_threads()} threads, loom {cores} cores",
+        flush=True,
+    )
     console = Console(width=None if sys.stdout.isatty() else 140)
-    table = Table(title=f"torch {torch.__version__}, {torch.get_num_threads()} threads")
+    table = Table(title="The same training on each device")
     for column in ("model", "device", "test loss", "accuracy", "agree"):
         table.add_column(column)
     for column in ("seconds", "speed", "peak memory"):
         table.add_column(column, justify="right")
     table.add_column("fell back (times)")
     agree = True
+    all_results = {}
     for task in (digits_task(seed, quick), text_task(seed, quick)):
         results = {
             device: _train_with_bar(console, task, device, seed, steps or task.steps)
             for device in devices
         }
         agree = _add_rows(table, task, results) and agree
+        all_results[task.name] = results
     console.print(table)
+    _plot(all_results, picture)
     print("The devices agree." if agree else "The devices do NOT agree.")
+    print(_NEXT)
     return 0 if agree else 1
