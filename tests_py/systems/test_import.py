@@ -170,14 +170,17 @@ def test_command_line(check, command):
     assert wanted in done.out
 
 
-def test_demo_agrees(check):
+def test_demo_agrees(check, tmp_path):
     pytest.importorskip("sklearn")
     pytest.importorskip("rich")
     done = check(
         """
         import sys
         from torch_loom.__main__ import main
-        sys.exit(main(["demo", "--quick", "--steps", "4"]))
-        """
+        sys.exit(main(["demo", "--quick", "--steps", "4", "--picture", sys.argv[1]]))
+        """,
+        str(tmp_path / "demo.svg"),
     )
-    assert "The devices agree." in done.out
+    assert done.out.startswith("torch-loom ")
+    for part in ("The same training on each device", "training loss", "The devices agree.", "next"):
+        assert part in done.out
