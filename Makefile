@@ -21,7 +21,7 @@ export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 .PHONY: help demo test test-all test-systems conformance fuzz install lint format tidy sanitizers model arm bench clean distclean
 
 help:
-	@echo "make demo        train two models on cpu and on loom, and compare"
+	@echo "make demo        train two models on cpu and on loom, and compare (builds, unless dist/ has a wheel)"
 	@echo "make test        build, run the C++ tests and the quick Python tests (ten minutes)"
 	@echo "make test-all    the tests that make test leaves out (an hour)"
 	@echo "make test-systems  every PyTorch system on loom, the slow tests too; writes docs/systems.md"
@@ -37,8 +37,20 @@ help:
 	@echo "                 ARGS=--quick: minutes; ARGS=\"pointwise --sizes 1e5,1e6\": a part)"
 	@echo "make clean       remove what was built; make distclean: .venv too"
 
-demo: install
-	$(PY) -m torch_loom demo $(ARGS)
+# Where nothing was built yet, a wheel of this version, from dist/ or from pip's index, saves the build.
+WHEEL_VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+demo: $(DONE)/torch
+	@if [ -e $(BUILD) ]; then \
+	  $(MAKE) install; \
+	elif $(PIP) install --quiet --only-binary torch-loom --find-links dist \
+	    'torch-loom[demo]==$(WHEEL_VERSION)' 'torch==$(TORCH)' 2>/dev/null; then \
+	  echo "using a wheel of torch-loom $(WHEEL_VERSION)"; \
+	else \
+	  echo "no wheel of torch-loom $(WHEEL_VERSION) is in dist/ or on pip's index: building it"; \
+	  $(MAKE) install; \
+	fi
+	mkdir -p build
+	cd / && $(PY) -m torch_loom demo --picture '$(CURDIR)/build/loom-demo.svg' $(ARGS)
 
 test: define := --config-settings=cmake.define.LOOM_BUILD_TESTS=ON
 test: $(DONE)/gtest install
