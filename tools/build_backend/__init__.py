@@ -53,12 +53,12 @@ def _with_torch(settings: Settings) -> dict[str, Any]:
 
 
 def _torch_requirements() -> list[str]:
-    minors = torch_location.supported_minors(Path("pyproject.toml"))
+    supported = torch_location.Supported.read(Path("pyproject.toml"))
     try:
-        found = torch_location.supported_torch(minors)
+        found = supported.find()
     except torch_location.TorchError as problem:
         sys.exit(f"torch-loom: {problem}")
-    return [] if found else [torch_location.supported_range(minors)]
+    return [] if found else [supported.requirement()]
 
 
 def get_requires_for_build_wheel(config_settings: Settings = None) -> list[str]:

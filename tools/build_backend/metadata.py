@@ -42,22 +42,21 @@ class Metadata:
         return {"dependencies": True}
 
     def _torch_requirement(self) -> str:
-        minors = torch_location.supported_minors(Path("pyproject.toml"))
         if self._is_sdist:
-            return torch_location.supported_range(minors)
+            return torch_location.Supported.read(Path("pyproject.toml")).requirement()
         return f"torch=={torch_to_build_with().minor}.*"
 
 
 def torch_to_build_with() -> torch_location.Torch:
     """Return it, or end the build with a message."""
-    minors = torch_location.supported_minors(Path("pyproject.toml"))
+    supported = torch_location.Supported.read(Path("pyproject.toml"))
     try:
-        torch = torch_location.supported_torch(minors)
+        torch = supported.find()
     except torch_location.TorchError as problem:
         sys.exit(f"torch-loom: {problem}")
     if torch is None:
         sys.exit(
             "torch-loom: found no torch to build with. Install one (pip install "
-            f"'torch=={minors[-1]}.*'), or name its folder: pip install -C torch=FOLDER"
+            f"'{supported.requirement()}'), or name its folder: pip install -C torch=FOLDER"
         )
     return torch

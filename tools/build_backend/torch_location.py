@@ -13,7 +13,7 @@ import os
 import re
 import sys
 import sysconfig
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -125,25 +125,45 @@ def find_torch(environment: Mapping[str, str] = os.environ) -> Torch | None:
     return next((torch for torch in candidates if torch is not None), None)
 
 
-def supported_minors(pyproject: Path) -> list[str]:
-    """The minor versions of torch that the project can be built with, consecutive, oldest first."""
-    minors: list[str] = tomllib.loads(pyproject.read_text())["tool"]["loom"]["torch"]
-    return minors
+def release(version: str) -> tuple[int, int]:
+    """What to compare a version by: "2.13.0+cpu" is (2, 13)."""
+    major, minor = version.split(".")[:2]
+    return int(major), int(minor)
 
 
-def supported_torch(minors: Sequence[str]) -> Torch | None:
-    """As :func:`find_torch`, and raise TorchError for a torch of another minor version."""
-    torch = find_torch()
-    if torch is not None and torch.minor not in minors:
-        raise TorchError(
-            f"expected torch {' or '.join(minors)}, found {torch.version} in {torch.folder} "
-            f"({torch.source}). Install one that fits (pip install 'torch=={minors[-1]}.*'), or "
-            "name its folder: pip install -C torch=FOLDER"
-        )
-    return torch
+@dataclass(frozen=True)
+class Supported:
+    """The minor versions of torch that the project is made for, both included."""
 
+    oldest: str
+    newest: str
 
-def supported_range(minors: Sequence[str]) -> str:
-    """One requirement that any torch satisfies that the project can be built with."""
-    major, minor = minors[-1].split(".")
-    return f"torch>={minors[0]},<{major}.{int(minor) + 1}"
+    @staticmethod
+    def read(pyproject: Path) -> Supported:
+        """Read what pyproject.toml says."""
+        table = tomllib.loads(pyproject.read_text())["tool"]["loom"]
+        return Supported(table["oldest-torch"], table["newest-torch"])
+
+    def requirement(self) -> str:
+        """One requirement that each of them satisfies."""
+        major, minor = release(self.newest)
+        return f"torch>={self.oldest},<{major}.{minor + 1}"
+
+    def find(self) -> Torch | None:
+        """As :func:`find_torch`, and raise TorchError for an older one. Warns of a newer one."""
+        torch = find_torch()
+        if torch is None:
+            return None
+        if release(torch.version) < release(self.oldest):
+            raise TorchError(
+                f"expected torch {self.oldest} to {self.newest}, found {torch.version} in "
+                f"{torch.folder} ({torch.source}). Install one that fits (pip install "
+                f"'{self.requirement()}'), or name its folder: pip install -C torch=FOLDER"
+            )
+        if release(torch.version) > release(self.newest):
+            print(
+                f"torch-loom: torch {torch.version} is newer than {self.newest}, the newest that "
+                "these sources are made for",
+                file=sys.stderr,
+            )
+        return torch
