@@ -2,7 +2,8 @@
 """Check the wheel that is installed for this interpreter; exit 77 (skipped) where there is none.
 
 The other tests run against the build tree. This one asks what only a wheel can get wrong: whether
-it carries its library, finds torch's, names its entry point, and loads after `import torch`.
+it carries its library and the licences, finds torch's, names its entry point, and loads after
+`import torch`.
 """
 
 import importlib.metadata
@@ -20,8 +21,11 @@ print("torch-loom", torch_loom.__version__, "works from", torch_loom.__path__[0]
 
 if __name__ == "__main__":
     try:
-        importlib.metadata.distribution("torch-loom")
+        files = importlib.metadata.distribution("torch-loom").files or []
     except importlib.metadata.PackageNotFoundError:
         print("torch-loom is not installed: `make install` installs it")
         sys.exit(77)
+    licences = [file for file in files if file.name == "COPYRIGHT" and "xbyak" in file.parts]
+    if not licences:
+        sys.exit("the wheel lacks the licence of the assembler that is compiled into its library")
     sys.exit(subprocess.run([sys.executable, "-I", "-c", CHECKS], check=False).returncode)
