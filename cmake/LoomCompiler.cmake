@@ -59,3 +59,16 @@ if(LOOM_SANITIZER)
   target_link_options(loom_flags INTERFACE -fsanitize=${LOOM_SANITIZER})
 endif()
 target_link_libraries(loom_flags INTERFACE Threads::Threads)
+
+# loom_batch(target name file...): sources of the current folder that are compiled as one file, because each that includes
+# torch's headers spends three seconds on them. They share their anonymous namespaces: where two define the same name, move
+# one to another batch. LOOM_BATCHES=OFF compiles each by itself.
+function(loom_batch target name)
+  target_sources(${target} PRIVATE ${ARGN})
+  if(LOOM_BATCHES)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+    # Types in anonymous namespaces seem to come from headers there.
+    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+    set_source_files_properties(${ARGN} TARGET_DIRECTORY ${target} PROPERTIES UNITY_GROUP ${name})
+  endif()
+endfunction()

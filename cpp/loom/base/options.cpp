@@ -9,9 +9,8 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <unistd.h>
 #include <vector>
-
-extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX wants it declared
 
 namespace loom {
 namespace {

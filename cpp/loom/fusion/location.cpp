@@ -34,16 +34,16 @@ bool dense(const TensorAccess& access) noexcept {
 }
 
 /// A dimension of two boxes of elements, and how far the dimensions inside it reach.
-struct Step {
+struct StridedDim {
   std::int64_t size, stride, inside;
 };
 
 /// Whether two boxes of the same steps, the largest stride first, meet if they begin `distance`
 /// elements apart. Requires: no step is within reach of those inside it.
-bool meet(std::span<const Step> steps, std::int64_t distance) noexcept {
+bool meet(std::span<const StridedDim> steps, std::int64_t distance) noexcept {
   distance = std::abs(distance);
   if (steps.empty()) return distance == 0;
-  const Step& step = steps.front();
+  const StridedDim& step = steps.front();
   const std::int64_t below = distance / step.stride, rest = distance % step.stride;
   if (below < step.size && rest <= step.inside && meet(steps.subspan(1), rest)) return true;
   const std::int64_t beyond = step.stride - rest;
@@ -131,7 +131,7 @@ bool Location::lies_between(const Location& other, const Space& space) const noe
   const auto item = static_cast<std::int64_t>(size_of(dtype));
   const std::int64_t bytes = other.data - data;
   if (static_cast<std::int64_t>(size_of(other.dtype)) != item || bytes % item != 0) return false;
-  std::array<Step, kMaxDims> steps;  // the largest stride first
+  std::array<StridedDim, kMaxDims> steps;  // the largest stride first
   std::size_t count = 0;
   for (int d = 0; d < space.dims; ++d) {
     if (space.sizes[d] == 1) continue;

@@ -24,9 +24,9 @@ namespace {
 /// The arguments of a call: whether they can be deferred, their device, and what of them decides
 /// whether a kernel knows such a call at all (dtypes, which tensors are absent, kinds of numbers,
 /// flags and names of modes).
-class Operands {
+class DeferredOperands {
  public:
-  explicit Operands(const c10::OperatorHandle& op)
+  explicit DeferredOperands(const c10::OperatorHandle& op)
       : kind_(std::hash<const void*>{}(&op.operator_name())) {
     note(static_cast<std::size_t>(at::globalContext().deterministicAlgorithms()));
   }
@@ -133,7 +133,7 @@ class Operands {
   bool other_dtype_ = false, integers_only_ = true, reads_ = false;
 };
 
-/// What kernels take: calls, and kinds of calls as Operands knows them.
+/// What kernels take: calls, and kinds of calls as DeferredOperands knows them.
 class Accepted {
  public:
   bool has_kind(std::uint64_t kind) {
@@ -167,7 +167,7 @@ Accepted& accepted() {
 /// Whether the CPU operator refuses a call for something else than the values. Small ones are all
 /// tried, once for each key, or each time if there is none; others once for what decides whether
 /// the kernel knows such calls. The largest have to show it on the worker.
-Verdict judge(const c10::OperatorHandle& op, const Operands& operands,
+Verdict judge(const c10::OperatorHandle& op, const DeferredOperands& operands,
               const std::optional<CallKey>& call, Arguments given, std::int64_t results) {
   constexpr std::int64_t kSmall = 1 << 13, kMost = 1 << 18;
   const std::int64_t elements = operands.elements() + results;
@@ -196,7 +196,7 @@ bool try_defer(const DeferredPlan& plan, const c10::OperatorHandle& op, torch::j
   const std::vector<c10::Argument>& schema = op.schema().arguments();
   const std::size_t count = schema.size();
   const std::size_t first = stack->size() - count;
-  Operands operands(op);
+  DeferredOperands operands(op);
   for (std::size_t i = 0; i < count; ++i) {
     if (!operands.add((*stack)[first + i], schema[i], plan.writes[i])) return false;
   }

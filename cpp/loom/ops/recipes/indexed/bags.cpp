@@ -19,9 +19,9 @@ struct Range {
 };
 
 /// How bags are cut.
-class Blocks {
+class BagBlocks {
  public:
-  Blocks(std::int64_t bags, std::int64_t places, std::int64_t columns, double cost) noexcept
+  BagBlocks(std::int64_t bags, std::int64_t places, std::int64_t columns, double cost) noexcept
       : bags_(bags), columns_(columns) {
     const double bag = 30 + cost * static_cast<double>(places) / static_cast<double>(bags) *
                                 static_cast<double>(columns);
@@ -72,7 +72,7 @@ class Reduction {
   [[nodiscard]] bool run(Grid& grid) {
     if (!bags_.fit(mode_.has_last)) return false;
     const bool sums = mode_.mode != BagMode::kMaximum;
-    const Blocks blocks(bags_.count, bags_.places, columns_, sums ? 0.4 : 0.7);
+    const BagBlocks blocks(bags_.count, bags_.places, columns_, sums ? 0.4 : 0.7);
     const Sum sum = sums ? sum_of(blocks.width()) : Sum();
     const Sum last =
         sums && blocks.last_width() != blocks.width() ? sum_of(blocks.last_width()) : sum;

@@ -118,8 +118,8 @@ void sum_rows(Grid& grid, const TensorRef& result, const TensorRef& addend, cons
 }
 
 template <class T>
-void multiply_rows(Grid& grid, const TensorRef& result, const TensorRef& addend,
-                   const TensorRef& matrix, const TensorRef& vector, Factors by) {
+void multiply_rows_by_vector(Grid& grid, const TensorRef& result, const TensorRef& addend,
+                             const TensorRef& matrix, const TensorRef& vector, Factors by) {
   const std::int64_t rows = matrix.sizes()[0], columns = matrix.sizes()[1];
   const std::int64_t stride = matrix.strides()[0], addend_step = step_of(addend, rows);
   const Blocks down(rows, block_length(rows, kElementCost * static_cast<double>(columns)));
@@ -157,7 +157,7 @@ void start(Grid& grid, const TensorRef& result, const TensorRef& addend, const T
     return sum_rows<double>(grid, result, addend, matrix, vector, by);
   }
   with_floats(result.dtype(), [&]<class E>(E) {
-    const auto run = has_rows ? multiply_rows<Stored<E>> : sum_rows<Stored<E>>;
+    const auto run = has_rows ? multiply_rows_by_vector<Stored<E>> : sum_rows<Stored<E>>;
     run(grid, result, addend, matrix, vector, by);
   });
 }

@@ -30,7 +30,7 @@ bool all_have_elements(const at::Tensor& input, std::initializer_list<at::Tensor
                      [&](const at::Tensor& other) { return goes_with_rows(other, input); });
 }
 
-struct Range {
+struct RowRange {
   std::int64_t begin, end;
 };
 
@@ -39,7 +39,7 @@ struct RowBlocks {
   std::int64_t rows, columns, block;
 
   [[nodiscard]] std::int64_t count() const noexcept { return ceil_div(rows, block); }
-  [[nodiscard]] Range at(std::int64_t index) const noexcept {
+  [[nodiscard]] RowRange at(std::int64_t index) const noexcept {
     return {index * block, std::min(rows, (index + 1) * block)};
   }
 };
@@ -57,7 +57,7 @@ void normalise(Grid& grid, const at::Tensor& to, const Numbers& to_mean, const N
     const float* const factors = row_parameter(weight, 1, scratch + pitch, columns);
     const float* const terms = row_parameter(bias, 0, scratch + 2 * pitch, columns);
     const RowOutput<T> rows(to, columns, scratch + 3 * pitch, to.nbytes());
-    const Range range = blocks.at(index);
+    const RowRange range = blocks.at(index);
     if (turns) {
       auto* const room = reinterpret_cast<T*>(scratch + 4 * pitch);
       return normalise_short_rows<T>(static_cast<T*>(to.mutable_data_ptr()), from, range.begin,
@@ -111,7 +111,7 @@ void gradients(Grid& grid, const at::Tensor& to, const at::Tensor& grad, const a
     if (to.defined()) rows.emplace(to, columns, scratch + row_pitch(columns), to.nbytes());
     float* const weight_part = weights.empty() ? nullptr : weights.data() + index * columns;
     float* const bias_part = biases.empty() ? nullptr : biases.data() + index * columns;
-    const Range range = blocks.at(index);
+    const RowRange range = blocks.at(index);
     for (std::int64_t row = range.begin; row < range.end; ++row) {
       const float statistics[] = {means.read(row, 0), rstds.read(row, 1)};
       gradient(rows ? rows->row(row) : nullptr, from + row * columns, values + row * columns,
