@@ -92,6 +92,11 @@ def _of_interpreter() -> Iterator[Path]:
     yield Path(sysconfig.get_path("purelib", sysconfig.get_preferred_scheme("user")))
 
 
+def _of_project() -> Path:
+    """Where a project's environment is by custom: uv, whose builds set VIRTUAL_ENV, uses it."""
+    return _site_packages(Path(".venv").absolute())
+
+
 def _places(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
     for folder in _imported():
         yield f"what {sys.executable} imports", folder
@@ -100,6 +105,7 @@ def _places(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
     for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         if environment.get(name):
             yield name, _site_packages(Path(environment[name])) / "torch"
+    yield ".venv of the project", _of_project() / "torch"
 
 
 def find_torch(environment: Mapping[str, str] = os.environ) -> Torch | None:
