@@ -25,7 +25,7 @@ def command(*arguments, path=str(ROOT)):
         [sys.executable, "-P", "-m", "torch_loom", *arguments]
         if sys.version_info >= (3, 11)
         else [sys.executable, "-m", "torch_loom", *arguments],
-        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": path},
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": path, "GOMP_SPINCOUNT": "1000"},
         capture_output=True,
         text=True,
         check=False,
@@ -47,7 +47,6 @@ def test_without_arguments_it_says_what_is_there_and_tests_it():
     assert found["jit"].startswith(("yes", "no: "))
     assert found["options"].startswith("none is set")
     assert found["self-test"].startswith("7 of 7 as on cpu")
-    assert command("info").stdout.splitlines()[0] == done.stdout.splitlines()[0]
 
 
 def test_options_in_force_are_listed(check):
