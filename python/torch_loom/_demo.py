@@ -16,6 +16,8 @@ from torch.nn import functional as F  # noqa: N812
 from . import __version__, loom
 from ._demo_plot import bars, curves, save_picture
 from ._demo_tasks import Task, digits_task, text_task
+from ._doctor import BUSY_SHARE
+from ._machine import Machine
 
 # Devices sum in different orders, and training amplifies the difference: the first losses must be
 # the same to rounding, the last ones about the same.
@@ -213,6 +215,10 @@ def run(
         f"cpu has {torch.get_num_threads()} threads, loom {cores} cores",
         flush=True,
     )
+    machine = Machine()
+    busy, processors = machine.load(), len(machine.online_cpus())
+    if busy > BUSY_SHARE * processors:
+        print(f"Other programs keep {busy:.1f} of {processors} processors busy: times mean little.")
     console = Console(width=None if sys.stdout.isatty() else 140)
     table = Table(title="The same training on each device")
     for column in ("model", "device", "test loss", "accuracy", "agree"):

@@ -81,8 +81,9 @@ def save_picture(
     axes = figure.subplots(2, len(losses), squeeze=False)
     for number, (task, by_device) in enumerate(losses.items()):
         above, below = axes[0][number], axes[1][number]
-        for device, curve in by_device.items():
-            above.plot(*zip(*curve, strict=True), label=device)
+        # Curves that lie on each other are told apart by their dashes.
+        for style, (device, curve) in zip(("-", "--", ":"), by_device.items(), strict=False):
+            above.plot(*zip(*curve, strict=True), style, linewidth=2.5, label=device)
         above.set(title=task, xlabel="step", ylabel="training loss")
         above.legend()
         below.barh(list(seconds[task]), list(seconds[task].values()))

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from ._machine import Machine
 
-__all__ = ["Finding", "Severity", "Situation", "examine", "report"]
+__all__ = ["BUSY_SHARE", "Finding", "Severity", "Situation", "examine", "report"]
 
-# Below this share of the processors, other programs' load is not worth a word.
-_BUSY_SHARE = 0.25
+BUSY_SHARE = 0.25
+"""The share of the processors from which on the load of other programs is worth a word."""
 _MIB = 1 << 20
 
 
@@ -180,7 +180,7 @@ def _hardware_threads(s: Situation) -> Iterator[Finding]:
 def _neighbours(s: Situation) -> Iterator[Finding]:
     processors = len(s.machine.online_cpus()) or 1
     load = s.machine.load()
-    if load > _BUSY_SHARE * processors:
+    if load > BUSY_SHARE * processors:
         yield Finding(
             Severity.SLOW,
             f"other programs kept {load:.1f} of {processors} processors busy in the last minute",
