@@ -3,6 +3,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
 
 __all__ = ["Curve", "bars", "curves", "save_picture"]
@@ -27,7 +28,7 @@ def curves(title: str, by_device: Mapping[str, Curve]) -> str:
     low, high = min(losses), max(losses)
     last = max(step for curve in points.values() for step, _ in curve)
     canvas = [[" "] * _WIDTH for _ in range(_HEIGHT)]
-    for mark, curve in zip(_MARKS, points.values(), strict=False):
+    for mark, curve in zip(cycle(_MARKS), points.values(), strict=False):
         for step, loss in curve:
             column = (step - 1) * (_WIDTH - 1) // max(1, last - 1)
             share = (high - loss) / (high - low) if high > low else 0.0
@@ -39,7 +40,9 @@ def curves(title: str, by_device: Mapping[str, Curve]) -> str:
         f"{labels.get(number, ''):>{width}} |{''.join(row).rstrip()}"
         for number, row in enumerate(canvas)
     ]
-    legend = "   ".join(f"{mark} {device}" for mark, device in zip(_MARKS, points, strict=False))
+    legend = "   ".join(
+        f"{mark} {device}" for mark, device in zip(cycle(_MARKS), points, strict=False)
+    )
     both = f"   {_BOTH} several" if len(points) > 1 else ""
     axis = f"1{f'step {last}':>{_WIDTH - 1}}"
     return "\n".join(
@@ -82,7 +85,7 @@ def save_picture(
     for number, (task, by_device) in enumerate(losses.items()):
         above, below = axes[0][number], axes[1][number]
         # Curves that lie on each other are told apart by their dashes.
-        for style, (device, curve) in zip(("-", "--", ":"), by_device.items(), strict=False):
+        for style, (device, curve) in zip(cycle(("-", "--", ":")), by_device.items(), strict=False):
             above.plot(*zip(*curve, strict=True), style, linewidth=2.5, label=device)
         above.set(title=task, xlabel="step", ylabel="training loss")
         above.legend()
