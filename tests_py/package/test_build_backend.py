@@ -86,6 +86,17 @@ def test_the_torch_that_an_isolated_build_hides_is_found(check):
     assert Path(out.strip()) == Path(torch.__path__[0])
 
 
+@pytest.mark.parametrize("shared", [True, False])
+def test_packages_of_the_system_count_where_the_environment_shares_them(
+    shared, tmp_path, monkeypatch
+):
+    (tmp_path / "pyvenv.cfg").write_text(f"home = /x\ninclude-system-site-packages = {shared}\n")
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setattr(sys, "base_prefix", str(tmp_path / "system"))
+    places = list(torch_location._of_interpreter())
+    assert any(place.is_relative_to(tmp_path / "system") for place in places) == shared
+
+
 @pytest.mark.usefixtures("no_torch")
 @pytest.mark.parametrize("variable", ["VIRTUAL_ENV", "CONDA_PREFIX"])
 def test_an_active_environment_is_looked_in(variable, tmp_path):
