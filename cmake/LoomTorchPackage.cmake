@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# loom_find_torch([HINTS folder...]): finds the package of the torch that loom is built, or used,
-# with, and makes the target Loom::torch: what includes ATen's headers links it. Both the build and
-# the installed package call it.
+# loom_find_torch([MINOR version] [HINTS folder...]): finds the package of the torch that loom is
+# built, or used, with, and makes the target Loom::torch: what includes ATen's headers links it. The
+# build calls it without a minor version, and the installed package with the one it was built for.
 #
 # find_package(Torch) is not asked. The torch that pip installs on Linux has CUDA in it, and its own
 # configuration fails without CUDA's toolkit; loom needs nothing of CUDA, and links none of it. As
@@ -10,16 +10,26 @@
 #
 # Sets, for the caller:
 #   LOOM_TORCH_PREFIX   the folder of the package, which has include and lib
+#   LOOM_TORCH_VERSION  its minor version, as 2.13
 #   LOOM_TORCH_PROBLEM  why that torch will not do, or nothing
 include_guard()
 
-# Its C++ interface is not stable: a library works with one minor version.
-set(LOOM_TORCH_VERSION 2.13)
+# The oldest torch to build with. Its C++ interface is not stable: a library works with the minor
+# version that it was built for, and no other.
+set(LOOM_OLDEST_TORCH 2.13)
 
 function(loom_find_torch)
-  cmake_parse_arguments(PARSE_ARGV 0 arg "" "" "HINTS")
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "MINOR" "HINTS")
   set(root "")
   set(problem "")
+  set(minor "")
+  if(arg_MINOR)
+    set(needed "${arg_MINOR}, which it was built for")
+    set(requirement "torch==${arg_MINOR}.*")
+  else()
+    set(needed "${LOOM_OLDEST_TORCH} or newer")
+    set(requirement "torch>=${LOOM_OLDEST_TORCH}")
+  endif()
 
   # An isolated build's environment is gone when its build tree is used again.
   if(NOT EXISTS "${Torch_DIR}/TorchConfig.cmake")
@@ -41,7 +51,11 @@ function(loom_find_torch)
   if(Torch_DIR)
     get_filename_component(root "${Torch_DIR}/../../.." ABSOLUTE)
     loom_torch_version_of(${root} found)
-    if(NOT found MATCHES "^${LOOM_TORCH_VERSION}\\.")
+    string(REGEX MATCH "^[0-9]+\\.[0-9]+" minor "${found}")
+    if(
+      (arg_MINOR AND NOT minor STREQUAL arg_MINOR)
+      OR minor VERSION_LESS LOOM_OLDEST_TORCH
+    )
       set(problem "found ${found} in ${root}")
     endif()
   else()
@@ -49,16 +63,16 @@ function(loom_find_torch)
   endif()
   if(problem)
     unset(Torch_DIR CACHE) # the next run looks again
-    string(PREPEND problem "torch-loom needs torch ${LOOM_TORCH_VERSION}, ")
+    string(PREPEND problem "torch-loom needs torch ${needed}, ")
     string(
       APPEND problem
-      ". Install it (pip install torch==${LOOM_TORCH_VERSION}.*), or point Torch_DIR or "
-      "CMAKE_PREFIX_PATH to one."
+      ". Install one (pip install '${requirement}'), or point Torch_DIR or CMAKE_PREFIX_PATH to one."
     )
   elseif(NOT TARGET Loom::torch)
     loom_add_torch_targets(${root})
   endif()
   set(LOOM_TORCH_PREFIX "${root}" PARENT_SCOPE)
+  set(LOOM_TORCH_VERSION "${minor}" PARENT_SCOPE)
   set(LOOM_TORCH_PROBLEM "${problem}" PARENT_SCOPE)
 endfunction()
 

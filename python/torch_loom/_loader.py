@@ -5,8 +5,6 @@ import atexit
 import sys
 import warnings
 
-_NEEDED_TORCH = "2.13"
-
 _registered = False
 _importing = False
 
@@ -54,12 +52,22 @@ def _other_accelerator() -> bool:
 
 
 def _check_torch_version(found: str) -> None:
-    if not found.startswith(_NEEDED_TORCH + "."):
-        raise ImportError(
-            f"torch-loom: expected torch {_NEEDED_TORCH}.*, got torch {found}. The library is "
-            f"built against torch {_NEEDED_TORCH}: pip install 'torch=={_NEEDED_TORCH}.*', or "
-            "install a torch-loom made for your torch"
-        )
+    # A library that was built for another minor version may load, and be wrong without a word.
+    from . import _torch_features as features
+
+    if features.minor_of(found) == features.MINOR:
+        return
+    known = features.is_known(found)
+    other = (
+        f"or build torch-loom with torch {features.minor_of(found)}: pip install "
+        "--no-build-isolation --force-reinstall --no-deps . in a checkout of torch-loom"
+        if known
+        else f"as torch-loom is made for torch {features.OLDEST} to {features.NEWEST}"
+    )
+    raise ImportError(
+        f"torch-loom: expected torch {features.MINOR}.*, which its library was built for, got "
+        f"torch {found}. Install that torch: pip install 'torch=={features.MINOR}.*', {other}"
+    )
 
 
 def _register() -> str:

@@ -16,6 +16,8 @@ from rank_pool import RankPool
 from torch.distributed.device_mesh import init_device_mesh
 from torchrun import torchrun
 
+from torch_loom._torch_features import WORK_TIMEOUT
+
 
 def start(store: str, named: dict[str, Any], reduces_on_cpu: bool) -> None:
     rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -232,6 +234,19 @@ def new_timeout() -> None:
 def test_new_timeout(pair: RankPool) -> None:
     pair.run(new_timeout)
     pair.run(restore_timeout)
+
+
+def work_timeout() -> None:
+    group = dist.new_group(backend="lccl", timeout=timedelta(seconds=40))
+    for device in ("cpu", "loom"):
+        work = dist.all_reduce(torch.ones(3, device=device), group=group, async_op=True)
+        assert work.timeout == timedelta(seconds=40)
+        work.wait()
+
+
+@pytest.mark.skipif(not WORK_TIMEOUT.is_there(), reason=WORK_TIMEOUT.place)
+def test_an_operation_says_how_long_it_may_take(pair: RankPool) -> None:
+    pair.run(work_timeout)
 
 
 def restore_timeout() -> None:

@@ -3,6 +3,8 @@
 
 import pytest
 
+from torch_loom import _torch_features
+
 WORKS = 'assert torch.ones(2, 3, device="loom").sum().item() == 6\n'
 
 
@@ -82,7 +84,9 @@ OTHER_TORCH = """
 def test_another_torch_is_refused_by_name(run):
     done = run(OTHER_TORCH + "    import torch_loom\n", TORCH_DEVICE_BACKEND_AUTOLOAD="0")
     assert done.code != 0
-    assert "ImportError: torch-loom: expected torch 2.13.*, got torch 2.12.1" in done.err
+    minor = _torch_features.MINOR
+    assert f"ImportError: torch-loom: expected torch {minor}.*, which its library" in done.err
+    assert f"got torch 2.12.1. Install that torch: pip install 'torch=={minor}.*'" in done.err
 
 
 def test_another_torch_itself_still_imports(check):
@@ -94,7 +98,7 @@ def test_another_torch_itself_still_imports(check):
 def test_after_a_failed_autoload_an_explicit_import_says_why(run):
     done = run(OTHER_TORCH + "    import torch\n    import torch_loom\n")
     assert done.code != 0
-    assert "ImportError: torch-loom: expected torch 2.13.*" in done.err
+    assert f"ImportError: torch-loom: expected torch {_torch_features.MINOR}.*" in done.err
 
 
 def test_a_library_that_does_not_load_does_not_break_torch(check):

@@ -4,6 +4,8 @@
 import pytest
 import torch
 
+from torch_loom._torch_features import ACCELERATOR_RANDOM, PHILOX_STATE
+
 
 def draw(device="loom", size=1000):
     return torch.rand(size, device=device).cpu()
@@ -156,3 +158,29 @@ def test_uniform_and_normal_have_their_moments():
     assert abs(u.mean() - 0.5) < 2e-3
     assert abs(n.mean()) < 5e-3
     assert abs(n.std() - 1) < 5e-3
+
+
+@pytest.mark.skipif(not PHILOX_STATE.is_there(), reason=PHILOX_STATE.place)
+def test_a_generator_hands_out_places_in_its_sequence():
+    generator = torch.Generator("loom").manual_seed(2**63 + 5)
+    generator.set_offset(8)
+    seed, offset, inside = generator.philox_state(5)
+    for number in (seed, offset, inside):
+        assert number.shape == (1,)
+        assert number.dtype == torch.int64
+        assert number.device.type == "cpu"
+    assert seed.item() % 2**64 == 2**63 + 5
+    assert (offset.item(), inside.item()) == (8, 0)
+    assert generator.get_offset() == 16
+    graph = torch.accelerator.Graph()
+    with torch.loom.graphs.graph(graph), pytest.raises(RuntimeError, match="philox_state"):
+        generator.philox_state(5)
+
+
+@pytest.mark.skipif(not ACCELERATOR_RANDOM.is_there(), reason=ACCELERATOR_RANDOM.place)
+def test_torch_accelerator_knows_the_default_generators():
+    functions = torch.accelerator.random
+    torch.loom.manual_seed_all(13)
+    assert functions.initial_seed(1) == 13
+    assert torch.equal(functions.get_rng_state(), torch.loom.get_rng_state())
+    assert len(functions.get_rng_state_all()) == torch.loom.device_count()

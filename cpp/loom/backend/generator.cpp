@@ -10,11 +10,13 @@
 #include "loom/device/queue.h"
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/core/Tensor.h>
 #include <c10/util/Exception.h>
 
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <utility>
 
 namespace loom {
 namespace {
@@ -151,6 +153,27 @@ c10::intrusive_ptr<c10::GeneratorImpl> PhiloxGenerator::graphsafe_get_state() co
   return c10::intrusive_ptr<c10::GeneratorImpl>::unsafe_steal_from_new(
       new PhiloxGenerator(device().index(), state_));
 }
+
+#if LOOM_TORCH_HAS_PHILOX_STATE
+namespace {
+
+at::Tensor one_number(std::uint64_t number) {
+  at::TensorBase tensor = at::detail::empty_cpu({1}, c10::ScalarType::Long);
+  std::memcpy(tensor.mutable_data_ptr(), &number, sizeof(number));
+  return at::Tensor(std::move(tensor));
+}
+
+}  // namespace
+
+void PhiloxGenerator::philox_state(std::uint64_t increment, at::Tensor& seed, at::Tensor& offset,
+                                   at::Tensor& intragraph_offset) {
+  check_not_captured("Generator.philox_state");
+  const auto [own_seed, first] = reserve(increment);
+  seed = one_number(own_seed);
+  offset = one_number(first);
+  intragraph_offset = one_number(0);
+}
+#endif
 
 c10::DeviceType PhiloxGenerator::device_type() { return kDeviceType; }
 

@@ -11,6 +11,7 @@
 // whether the caller holds GeneratorImpl::mutex_.
 
 #include "loom/backend/seed.h"
+#include "loom/backend/torch_features.h"
 #include "loom/base/export.h"
 
 #include <ATen/core/Generator.h>
@@ -83,6 +84,13 @@ class LOOM_API PhiloxGenerator final : public c10::GeneratorImpl {
   /// other thread uses this generator at the same time.
   void graphsafe_set_state(const c10::intrusive_ptr<c10::GeneratorImpl>& new_state) override;
   [[nodiscard]] c10::intrusive_ptr<c10::GeneratorImpl> graphsafe_get_state() const override;
+
+#if LOOM_TORCH_HAS_PHILOX_STATE
+  /// Takes `increment` numbers, for kernels that are not loom's: gives the seed, the offset of the
+  /// first number, and 0, each as a tensor on the CPU of one int64 with the bits of the number.
+  void philox_state(std::uint64_t increment, at::Tensor& seed, at::Tensor& offset,
+                    at::Tensor& intragraph_offset) override;
+#endif
 
   [[nodiscard]] static c10::DeviceType device_type();
 

@@ -151,8 +151,7 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::submit(const Call& call, const Opera
   Queue& queue = queue_of(call, index);
   std::uint64_t& next_number = numbers_[{call.way, call.peer}];
   const std::uint64_t number = next_number;
-  const std::int64_t timeout_ns =
-      nanoseconds_of(call.timeout == c10d::kUnsetTimeout ? options_->timeout : call.timeout);
+  const std::int64_t timeout_ns = nanoseconds_of(timeout_of(call));
   auto completion = std::make_shared<Completion>();
   collectives::Operation operation{call.name, number};
   operands.describe(operation);
@@ -196,7 +195,12 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::make_work(const Call& call, std::uin
   }
   return c10::make_intrusive<WorkLccl>(
       engine_, call.type, number, std::move(parts), call.outputs,
-      on_host ? WorkLccl::Results::kHost : WorkLccl::Results::kDevice, host_tensors_);
+      on_host ? WorkLccl::Results::kHost : WorkLccl::Results::kDevice, host_tensors_,
+      timeout_of(call));
+}
+
+std::chrono::milliseconds ProcessGroupLccl::timeout_of(const Call& call) const {
+  return call.timeout == c10d::kUnsetTimeout ? options_->timeout : call.timeout;
 }
 
 void ProcessGroupLccl::startCoalescing() {
@@ -228,7 +232,7 @@ ProcessGroupLccl::WorkPtr ProcessGroupLccl::after_current(const WorkLccl& work,
   }
   return c10::make_intrusive<WorkLccl>(engine_, c10d::OpType::_ALLREDUCE_SPARSE,
                                        work.getSequencenumber(), std::move(parts), outputs,
-                                       WorkLccl::Results::kDevice, host_tensors_);
+                                       WorkLccl::Results::kDevice, host_tensors_, work.timeout());
 }
 
 ProcessGroupLccl::Ptr<c10d::Backend> ProcessGroupLccl::split(

@@ -10,6 +10,7 @@
 // those begun later throw c10::DistBackendError, which says which rank failed in what. Thread: any;
 // operations are in the order in which they are called.
 
+#include "loom/backend/torch_features.h"
 #include "loom/base/export.h"
 #include "loom/base/mutex.h"
 #include "loom/distributed/command.h"
@@ -45,6 +46,11 @@ class LOOM_API ProcessGroupLccl final : public c10d::Backend {
   struct LOOM_API Options final : c10d::Backend::Options {
     explicit Options(std::chrono::milliseconds timeout = kBackendDefaultTimeout)
         : c10d::Backend::Options("lccl", timeout) {}
+#if LOOM_TORCH_HAS_BACKEND_OPTIONS_CLONE
+    Ptr<c10d::Backend::Options> clone() const override {
+      return c10::make_intrusive<Options>(*this);
+    }
+#endif
   };
 
   /// Meets the other ranks at `store`; returns when all have come.
@@ -142,6 +148,7 @@ class LOOM_API ProcessGroupLccl final : public c10d::Backend {
   Queue& queue_of(const Call& call, int device) LOOM_REQUIRES(mutex_);
   WorkPtr make_work(const Call& call, std::uint64_t number, std::vector<WorkLccl::Part> parts,
                     bool on_host) LOOM_REQUIRES(mutex_);
+  [[nodiscard]] std::chrono::milliseconds timeout_of(const Call& call) const LOOM_REQUIRES(mutex_);
   /// The Work of what the current stream has made of `work`'s results.
   WorkPtr after_current(const WorkLccl& work, const Tensors& outputs);
   /// Returns what is wrong with what other ranks have sent, or nothing (Engine::unread()).

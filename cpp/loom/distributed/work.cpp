@@ -34,14 +34,15 @@ std::exception_ptr error_of(const Completion& completion) {
 
 WorkLccl::WorkLccl(std::shared_ptr<Engine> engine, c10d::OpType type, std::uint64_t number,
                    std::vector<Part> parts, std::vector<at::Tensor> outputs, Results results,
-                   std::shared_ptr<HostTensors> host_tensors)
+                   std::shared_ptr<HostTensors> host_tensors, std::chrono::milliseconds timeout)
     : Work(engine->rank(), type),
       engine_(std::move(engine)),
       number_(number),
       parts_(std::move(parts)),
       outputs_(std::move(outputs)),
       results_(results),
-      host_tensors_(std::move(host_tensors)) {}
+      host_tensors_(std::move(host_tensors)),
+      timeout_(timeout) {}
 
 // What is copied behind the operation is part of it.
 bool WorkLccl::isCompleted() {

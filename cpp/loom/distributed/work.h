@@ -6,6 +6,7 @@
 // loom's do. Where there is nothing on the device to wait for (tensors of the cpu, a barrier), with
 // a timeout of its own, and with LOOM_LAUNCH_BLOCKING=1, the host waits. Thread: any.
 
+#include "loom/backend/torch_features.h"
 #include "loom/base/export.h"
 #include "loom/device/queue.h"
 #include "loom/distributed/completion.h"
@@ -38,7 +39,7 @@ class LOOM_API WorkLccl final : public c10d::Work {
 
   WorkLccl(std::shared_ptr<Engine> engine, c10d::OpType type, std::uint64_t number,
            std::vector<Part> parts, std::vector<at::Tensor> outputs, Results results,
-           std::shared_ptr<HostTensors> host_tensors);
+           std::shared_ptr<HostTensors> host_tensors, std::chrono::milliseconds timeout);
 
   bool isCompleted() override;
   bool isSuccess() const override;
@@ -54,10 +55,15 @@ class LOOM_API WorkLccl final : public c10d::Work {
   c10::intrusive_ptr<c10::ivalue::Future> getFutureResult() override;
   float getDuration() const override;
   std::uint64_t getSequencenumber() const override;
+#if LOOM_TORCH_HAS_WORK_TIMEOUT
+  std::chrono::milliseconds getTimeout() const override { return timeout_; }
+#endif
 
   [[nodiscard]] const std::vector<Part>& parts() const noexcept { return parts_; }
   [[nodiscard]] const std::vector<at::Tensor>& outputs() const noexcept { return outputs_; }
   [[nodiscard]] Results results() const noexcept { return results_; }
+  /// How long the operation may take.
+  [[nodiscard]] std::chrono::milliseconds timeout() const noexcept { return timeout_; }
 
  private:
   /// Throws the error of a part that has failed.
@@ -78,6 +84,7 @@ class LOOM_API WorkLccl final : public c10d::Work {
   const std::vector<at::Tensor> outputs_;
   const Results results_;
   const std::shared_ptr<HostTensors> host_tensors_;
+  const std::chrono::milliseconds timeout_;
 };
 
 }  // namespace loom::distributed
