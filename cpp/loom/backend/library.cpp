@@ -10,6 +10,7 @@
 #include "loom/backend/host_allocator.h"
 #include "loom/backend/host_release.h"
 #include "loom/backend/kernel_warnings.h"
+#include "loom/backend/registration.h"
 #include "loom/backend/serialization.h"
 #include "loom/backend/thread_setup.h"
 #include "loom/device/failed_memory.h"
@@ -22,7 +23,10 @@
 #include <c10/util/Exception.h>
 #include <torch/csrc/jit/serialization/pickler_helper.h>
 
+#include <cstdio>
 #include <dlfcn.h>
+#include <exception>
+#include <stdexcept>
 #include <string>
 
 namespace loom {
@@ -56,7 +60,10 @@ void register_all() {
 /// loaded by `import torch`, which must survive.
 std::string try_register_all() noexcept {
   try {
-    register_all();
+    if (!register_at_load(register_all)) {
+      // For what loads the library by itself, and never asks whether it is registered.
+      std::fprintf(stderr, "%s\n", torch_mismatch().c_str());
+    }
     return {};
   } catch (const c10::Error& error) {
     return error.what_without_backtrace();
@@ -75,6 +82,8 @@ const std::string& registration_error() noexcept {
 }  // namespace
 
 void check_registered() {
+  // Not by c10::Error, whose members another torch may have elsewhere.
+  if (!torch_mismatch().empty()) throw std::runtime_error(torch_mismatch());
   const std::string& error = registration_error();
   TORCH_CHECK(error.empty(), error);
 }

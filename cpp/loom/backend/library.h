@@ -10,7 +10,9 @@
 namespace loom {
 
 /// Gives the device type its name, so that torch::Device("loom") works. Starts nothing. Idempotent.
-/// Throws: c10::Error when another library is registered as PrivateUse1 in this process.
+/// Throws: c10::Error when another library is registered as PrivateUse1 in this process;
+/// std::runtime_error when the process has another minor version of torch than the library was
+/// built for: then nothing is registered.
 LOOM_API void init();
 
 /// Stops loom's threads and joins them, for good: what a program does before it returns from main()

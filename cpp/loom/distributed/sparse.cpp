@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Sums of sparse tensors.
+#include "loom/backend/registration.h"
 #include "loom/distributed/process_group.h"
 
 #include <ATen/DimVector.h>
@@ -68,7 +69,7 @@ std::tuple<std::vector<at::Tensor>, c10::intrusive_ptr<c10d::Work>> all_reduce_s
   return {std::move(all), std::move(work)};
 }
 
-TORCH_LIBRARY_IMPL(c10d, SparsePrivateUse1, library) {
+LOOM_LIBRARY_IMPL(c10d, SparsePrivateUse1, library) {
   library.impl("allreduce_", all_reduce_sparse);
 }
 

@@ -2,6 +2,7 @@
 // How DDP learns what its forward, backward and communication take on the device: events of the
 // current stream, as on cuda.
 #include "loom/backend/event.h"
+#include "loom/backend/registration.h"
 #include "loom/backend/stream.h"
 
 #include <c10/core/Device.h>
@@ -46,5 +47,8 @@ class LoomTimer final : public c10d::Timer {
 }  // namespace loom::distributed
 
 namespace c10d {
-C10_REGISTER_TYPED_CLASS(TimerRegistry, c10::DeviceType::PrivateUse1, loom::distributed::LoomTimer);
+[[maybe_unused]] static const bool loom_timer = loom::register_at_load([] {
+  C10_REGISTER_TYPED_CLASS(TimerRegistry, c10::DeviceType::PrivateUse1,
+                           loom::distributed::LoomTimer);
+});
 }  // namespace c10d

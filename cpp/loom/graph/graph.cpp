@@ -4,6 +4,7 @@
 #include "loom/backend/allocator.h"
 #include "loom/backend/device_state.h"
 #include "loom/backend/host_release.h"
+#include "loom/backend/registration.h"
 #include "loom/backend/stream.h"
 #include "loom/device/queue.h"
 #include "loom/graph/captured_graph.h"
@@ -117,5 +118,6 @@ void Graph::debug_dump(const std::string& path) {
 }  // namespace loom::graph
 
 namespace at {
-REGISTER_GRAPH_IMPL(LOOM, loom::graph::Graph)
-}
+[[maybe_unused]] static const bool loom_graph =
+    loom::register_at_load([] { REGISTER_GRAPH_IMPL(LOOM, loom::graph::Graph) });
+}  // namespace at

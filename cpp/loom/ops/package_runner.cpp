@@ -3,6 +3,7 @@
 
 #include "loom/backend/device_state.h"
 #include "loom/backend/library.h"
+#include "loom/backend/registration.h"
 #include "loom/device/wait_wrapper.h"
 #include "loom/ops/numbered_devices.h"
 
@@ -65,8 +66,7 @@ std::unique_ptr<torch::inductor::AOTIModelContainerRunner> make_runner(const std
 
 bool register_runner() noexcept {
   try {
-    torch::inductor::RegisterAOTIModelRunner("loom", &make_runner);
-    return true;
+    return register_at_load([] { torch::inductor::RegisterAOTIModelRunner("loom", &make_runner); });
   } catch (const std::bad_alloc&) {  // the loader says that it does not know the device
     return false;
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Whether values are what they should be: comparisons whose answer the host waits for, and
 // assertions, which fail at the next synchronisation.
+#include "loom/backend/registration.h"
 #include "loom/ops/launch/launch.h"
 
 #include <ATen/ops/all.h>
@@ -38,7 +39,7 @@ void assert_async(const at::Tensor& self) {
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("equal", TORCH_FN(equal));
   m.impl("_assert_async", TORCH_FN(assert_async));
   m.impl("_assert_async.msg", TORCH_FN(assert_async_message));

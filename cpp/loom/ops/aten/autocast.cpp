@@ -2,6 +2,8 @@
 // torch.autocast("loom"): ATen's own lists of operators, as the CUDA backend has them, with ATen's
 // own policies. An operator on none of the lists runs in the dtype that it is given.
 
+#include "loom/backend/registration.h"
+
 #include <ATen/Functions.h>
 #include <ATen/autocast_mode.h>
 #include <torch/library.h>
@@ -26,9 +28,9 @@ Tensor binary_cross_entropy_banned(const Tensor&, const Tensor&, const std::opti
       " the loss");
 }
 
-TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) { m.fallback(torch::CppFunction::makeFallthrough()); }
+LOOM_LIBRARY_IMPL(_, AutocastPrivateUse1, m) { m.fallback(torch::CppFunction::makeFallthrough()); }
 
-TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
+LOOM_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
   AT_FORALL_LOWER_PRECISION_FP(LOOM_LOWER_PRECISION)
   AT_FORALL_FP32(LOOM_FP32)
   AT_FORALL_FP32_SET_OPT_DTYPE(LOOM_FP32_SET_OPT_DTYPE)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Concatenation: each tensor is copied to its place in the result, all of them in one grid.
+#include "loom/backend/registration.h"
 #include "loom/base/ceil_div.h"
 #include "loom/kernels/copy/interleave.h"
 #include "loom/kernels/copy/strided_copy.h"
@@ -180,7 +181,7 @@ at::Tensor& cat_out(const at::ITensorListRef& tensors, std::int64_t dim, at::Ten
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("cat", TORCH_FN(cat));
   m.impl("cat.out", TORCH_FN(cat_out));
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Complex numbers from two real ones: complex and polar.
+#include "loom/backend/registration.h"
 #include "loom/ops/aten/structured.h"
 
 #include <ATen/ops/complex_native.h>
@@ -39,7 +40,7 @@ struct ComplexMeta : at::TensorIteratorBase {
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, m) {
   structured<ComplexMeta, Elementwise<2>, at::_ops::complex_out, at::native::complex_out,
              at::_ops::complex>(m);
   structured<ComplexMeta, Elementwise<20>, at::_ops::polar_out, at::native::polar_out,

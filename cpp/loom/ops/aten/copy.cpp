@@ -7,6 +7,7 @@
 #include "loom/backend/device_state.h"
 #include "loom/backend/host_allocator.h"
 #include "loom/backend/host_release.h"
+#include "loom/backend/registration.h"
 #include "loom/base/ceil_div.h"
 #include "loom/device/held_memory.h"
 #include "loom/kernels/copy/copy_bytes.h"
@@ -312,7 +313,7 @@ c10::Scalar local_scalar_dense(const at::Tensor& self) {
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("copy_", copy_);
   library.impl("_copy_from", copy_from);
   library.impl("_copy_from_and_resize", copy_from_and_resize);
@@ -321,10 +322,10 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
 
 // Copies read the conjugate and negative bits themselves; ATen's fallbacks for these keys would
 // materialise them by way of another copy, and never end.
-TORCH_LIBRARY_IMPL(aten, Conjugate, library) {
+LOOM_LIBRARY_IMPL(aten, Conjugate, library) {
   library.impl("_copy_from", torch::CppFunction::makeFallthrough());
 }
-TORCH_LIBRARY_IMPL(aten, Negative, library) {
+LOOM_LIBRARY_IMPL(aten, Negative, library) {
   library.impl("_copy_from", torch::CppFunction::makeFallthrough());
 }
 

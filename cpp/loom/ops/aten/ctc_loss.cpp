@@ -2,6 +2,7 @@
 // The connectionist temporal classification loss: samples do not meet, but their lengths are lists
 // of numbers, and the kernels return tables of their own. A block is a call of ATen's kernel for
 // some samples.
+#include "loom/backend/registration.h"
 #include "loom/base/ceil_div.h"
 #include "loom/ops/fallback/fallback.h"
 #include "loom/ops/launch/empty.h"
@@ -156,7 +157,7 @@ at::Tensor ctc_loss_backward(const at::Tensor& grad, const at::Tensor& scores,
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("_ctc_loss", TORCH_FN(ctc_loss));
   library.impl("_ctc_loss_backward", TORCH_FN(ctc_loss_backward));
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Inner products of vectors.
+#include "loom/backend/registration.h"
 #include "loom/base/ceil_div.h"
 #include "loom/kernels/gemm/inner_product.h"
 #include "loom/ops/fallback/fallback.h"
@@ -92,7 +93,7 @@ at::Tensor vdot(const at::Tensor& self, const at::Tensor& other) {
 }
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("dot", TORCH_FN(dot));
   m.impl("vdot", TORCH_FN(vdot));
 }

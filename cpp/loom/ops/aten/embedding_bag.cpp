@@ -2,6 +2,7 @@
 // Bags of embeddings and their gradients. Indices and offsets are looked at by the kernels, so what
 // is wrong with them is reported at the next synchronisation, by ATen's kernel. Its kernels sum up
 // one table after the other, find maxima on one core, and sort the indices for a gradient.
+#include "loom/backend/registration.h"
 #include "loom/kernels/copy/convert_row.h"
 #include "loom/kernels/index/bag_gradients.h"
 #include "loom/kernels/index/bags.h"
@@ -241,7 +242,7 @@ at::Tensor embedding_bag_backward(const at::Tensor& grad, const at::Tensor& indi
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_embedding_bag", TORCH_FN(embedding_bag<true>));
   m.impl("_embedding_bag_forward_only", TORCH_FN(embedding_bag<false>));
   m.impl("_embedding_bag_backward", TORCH_FN(embedding_bag_backward));

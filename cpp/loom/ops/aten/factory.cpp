@@ -2,6 +2,7 @@
 // Factories: everything that makes a tensor from nothing goes through these two operators.
 
 #include "loom/backend/device_state.h"
+#include "loom/backend/registration.h"
 #include "loom/ops/launch/empty.h"
 #include "loom/ops/launch/type_name.h"
 
@@ -81,7 +82,7 @@ at::Tensor pin_memory(const at::Tensor& self, std::optional<c10::Device> /*devic
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("_pin_memory", pin_memory);
   library.impl("_efficientzerotensor", efficient_zero_tensor);
   library.impl("empty.memory_format", empty_memory_format);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Matrices that are made from nothing: eye and the indices of triangles.
 #include "loom/backend/device_state.h"
+#include "loom/backend/registration.h"
 #include "loom/ops/launch/empty.h"
 #include "loom/ops/launch/launch.h"
 
@@ -70,7 +71,7 @@ at::Tensor triu_indices(std::int64_t row, std::int64_t column, std::int64_t offs
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("eye.out", TORCH_FN(eye_out));
   m.impl("eye.m_out", TORCH_FN(eye_rectangle_out));
   m.impl("tril_indices", TORCH_FN(tril_indices));

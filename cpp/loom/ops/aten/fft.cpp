@@ -2,6 +2,7 @@
 // Fourier transforms in two steps, each of which is cut along what it does not transform. ATen's
 // kernel of a transform to real numbers takes these steps itself; the others leave planes to MKL,
 // which has the threads of one caller.
+#include "loom/backend/registration.h"
 #include "loom/ops/cuts/deferred_cuts.h"
 #include "loom/ops/fallback/fallback.h"
 #include "loom/ops/launch/empty.h"
@@ -94,7 +95,7 @@ at::Tensor fft_c2r(const at::Tensor& self, c10::IntArrayRef dim, std::int64_t no
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("_fft_c2c", TORCH_FN(fft_c2c));
   library.impl("_fft_r2c", TORCH_FN(fft_r2c));
   library.impl("_fft_c2r", TORCH_FN(fft_c2r));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // fill_ and zero_.
 
+#include "loom/backend/registration.h"
 #include "loom/base/ceil_div.h"
 #include "loom/ops/launch/fused.h"
 #include "loom/ops/launch/launch.h"
@@ -65,7 +66,7 @@ at::Tensor& fill_tensor(at::Tensor& self, const at::Tensor& value) {
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("zero_", zero_);
   library.impl("fill_.Scalar", fill_scalar);
   library.impl("fill_.Tensor", fill_tensor);

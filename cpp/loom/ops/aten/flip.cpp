@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // flip: a copy whose source is walked backwards. What has no such form is ATen's.
+#include "loom/backend/registration.h"
 #include "loom/kernels/copy/strided_copy.h"
 #include "loom/ops/fallback/fallback.h"
 #include "loom/ops/launch/empty.h"
@@ -75,6 +76,6 @@ at::Tensor flip(const at::Tensor& self, c10::IntArrayRef dims) {
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) { m.impl("flip", TORCH_FN(flip)); }
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, m) { m.impl("flip", TORCH_FN(flip)); }
 
 }  // namespace loom::ops

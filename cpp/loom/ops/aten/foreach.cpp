@@ -4,6 +4,7 @@
 // program of each tensor open (fusion/program_set.h), and an optimiser's step is one pass over
 // memory.
 
+#include "loom/backend/registration.h"
 #include "loom/fusion/program_set.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -27,7 +28,7 @@ bool composes_calls(const c10::OperatorName& name) {
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, library) {
   for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
     if (!composes_calls(name)) continue;
     const std::string full =

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The gradient of glu as one fused operator; ATen computes it in three passes.
+#include "loom/backend/registration.h"
 #include "loom/ops/aten/policy/fused_activations.h"
 #include "loom/ops/fallback/fallback.h"
 #include "loom/ops/launch/empty.h"
@@ -42,6 +43,6 @@ at::Tensor glu_backward(const at::Tensor& grad, const at::Tensor& self, std::int
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) { m.impl("glu_backward", TORCH_FN(glu_backward)); }
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, m) { m.impl("glu_backward", TORCH_FN(glu_backward)); }
 
 }  // namespace loom::ops

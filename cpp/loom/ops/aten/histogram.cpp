@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Histograms of many elements: parts are counted by ATen's kernel, each by itself, and added up in
 // their order. What it refuses, and what is small, is left to it.
+#include "loom/backend/registration.h"
 #include "loom/base/ceil_div.h"
 #include "loom/ops/fallback/fallback.h"
 #include "loom/ops/launch/empty.h"
@@ -168,7 +169,7 @@ std::tuple<at::Tensor, at::Tensor> histogram(const at::Tensor& self, std::int64_
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("histc", TORCH_FN(histc));
   m.impl("histogram.bin_ct", TORCH_FN(histogram));
 }

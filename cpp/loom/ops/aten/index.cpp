@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Selection by index and embeddings. An index out of range is found by the kernel,
 // so it is reported at the next synchronisation.
+#include "loom/backend/registration.h"
 #include "loom/ops/fallback/fallback.h"
 #include "loom/ops/launch/empty.h"
 #include "loom/ops/launch/launch.h"
@@ -161,7 +162,7 @@ at::Tensor embedding_dense_backward(const at::Tensor& grad, const at::Tensor& in
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("index_select", TORCH_FN(index_select));
   m.impl("index_select.out", TORCH_FN(index_select_out));
   m.impl("embedding", TORCH_FN(embedding));

@@ -2,6 +2,7 @@
 // Indexing with tensors. Masks become indices, for which the host waits, since their number depends
 // on data; indices on the host are moved to the device, as on every accelerator. Then the operator
 // can be deferred like any other.
+#include "loom/backend/registration.h"
 #include "loom/ops/fallback/fallback.h"
 #include "loom/ops/launch/tensor_lists.h"
 #include "loom/ops/recipes/indexed/tensor_indices.h"
@@ -207,7 +208,7 @@ void masked_scatter(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, m) {
   for (const char* name : {"index.Tensor", "index.Tensor_out"}) {
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&index>());
   }

@@ -2,6 +2,7 @@
 // Products of int8 matrices (_int_mm): of few rows with the columns of weights as linear layers
 // have them, which are read where they lie; others are oneDNN's in blocks of rows or of columns,
 // the other side packed for each block, where it is exact. What is not for it is deferred.
+#include "loom/backend/registration.h"
 #include "loom/base/ceil_div.h"
 #include "loom/ops/aten/policy/product.h"
 #include "loom/ops/fallback/fallback.h"
@@ -115,7 +116,7 @@ at::Tensor& int_mm_out(const at::Tensor& left, const at::Tensor& right, at::Tens
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_int_mm", TORCH_FN(int_mm));
   m.impl("_int_mm.out", TORCH_FN(int_mm_out));
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Losses and their gradients.
+#include "loom/backend/registration.h"
 #include "loom/ops/aten/policy/nll_loss.h"
 #include "loom/ops/aten/structured.h"
 
@@ -279,7 +280,7 @@ std::tuple<at::Tensor, at::Tensor> nll_loss2d_forward(const at::Tensor& self,
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("mse_loss", TORCH_FN(MseLoss::call<>));
   m.impl("mse_loss.out", TORCH_FN(MseLoss::call_out<>));
   m.impl("smooth_l1_loss", TORCH_FN(SmoothL1Loss::call<double>));

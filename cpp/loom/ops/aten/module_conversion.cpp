@@ -5,6 +5,8 @@
 // plain strided TensorImpls, so the answer is the one that CUDA gets: tied weights stay tied,
 // parameters keep their identity, and optimisers made before the move still hold them.
 
+#include "loom/backend/registration.h"
+
 #include <ATen/core/Tensor.h>
 #include <torch/library.h>
 
@@ -27,10 +29,10 @@ bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& 
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("_has_compatible_shallow_copy_type", has_compatible_shallow_copy_type);
 }
-TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, library) {
+LOOM_LIBRARY_IMPL(aten, AutogradPrivateUse1, library) {
   library.impl("_has_compatible_shallow_copy_type", has_compatible_shallow_copy_type);
 }
 

@@ -5,6 +5,7 @@
 // cut it or take it whole, and call dense operators on it, which are loom's. So the same kernels
 // are loom's, and nothing waits. The few that read the buffer run on host copies.
 
+#include "loom/backend/registration.h"
 #include "loom/ops/fallback/fallback.h"
 #include "loom/ops/launch/borrowed_kernel.h"
 
@@ -57,7 +58,7 @@ void register_device_neutral(torch::Library& library) {
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, NestedTensorPrivateUse1, m) {
+LOOM_LIBRARY_IMPL(aten, NestedTensorPrivateUse1, m) {
   register_device_neutral(m);
   // Neutral too, although registered for fewer devices.
   for (const char* name :
@@ -73,7 +74,7 @@ TORCH_LIBRARY_IMPL(aten, NestedTensorPrivateUse1, m) {
   }
 }
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, m) {
   // From dense to nested: neutral as well.
   for (const char* name : {"_nested_from_padded", "_nested_tensor_from_mask",
                            "_nested_tensor_from_mask_left_aligned", "_nested_view_from_buffer"}) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Distances between the rows of a matrix with ATen's CPU kernels; the gradient is cut along the
 // columns, bit by bit as cpu has it. Anything unusual is left to cpu.
+#include "loom/backend/registration.h"
 #include "loom/base/ceil_div.h"
 #include "loom/ops/fallback/fallback.h"
 #include "loom/ops/launch/empty.h"
@@ -88,7 +89,7 @@ at::Tensor pdist_backward(const at::Tensor& gradient, const at::Tensor& self, do
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_pdist_forward", TORCH_FN(pdist_forward));
   m.impl("_pdist_backward", TORCH_FN(pdist_backward));
 }

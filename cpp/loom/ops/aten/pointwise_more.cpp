@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Pointwise operators for which ATen has no structured form: their shape inference is here.
+#include "loom/backend/registration.h"
 #include "loom/ops/aten/policy/fused.h"
 #include "loom/ops/aten/policy/fused_bounds.h"
 #include "loom/ops/fallback/fallback.h"
@@ -286,7 +287,7 @@ at::Tensor relu(const at::Tensor& self) {
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, m) {
   namespace op = at::_ops;
   structured<LogicMeta, Fused<recipe::Logical<fusion::Op::kAnd>, Elementwise<1>>,
              op::logical_and_out, native::logical_and_out, op::logical_and>(m);

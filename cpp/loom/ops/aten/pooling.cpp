@@ -3,6 +3,7 @@
 // area interpolation is made of. Calls that are not for kernels of ours are deferred as before.
 #include "loom/ops/recipes/rows/pooling.h"
 
+#include "loom/backend/registration.h"
 #include "loom/ops/fallback/fallback.h"
 #include "loom/ops/launch/empty.h"
 #include "loom/ops/recipes/watched.h"
@@ -178,8 +179,8 @@ at::Tensor adaptive_average_gradient(const at::Tensor& grad, const at::Tensor& s
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) { register_values(m); }
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+LOOM_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) { register_values(m); }
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, m) {
   register_values(m);
   m.impl("max_pool3d_with_indices", TORCH_FN(max_pool3d));
   m.impl("_adaptive_avg_pool2d", TORCH_FN(adaptive_average<2>));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // prelu and its gradients with ATen's CPU kernels, which write where the results belong: the CPU
 // operator has no form with given results, whose own would be copied.
+#include "loom/backend/registration.h"
 #include "loom/ops/fallback/fallback.h"
 #include "loom/ops/launch/empty.h"
 #include "loom/ops/launch/launch.h"
@@ -82,7 +83,7 @@ std::tuple<at::Tensor, at::Tensor> prelu_backward(const at::Tensor& gradient,
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_prelu_kernel", TORCH_FN(prelu));
   m.impl("_prelu_kernel_backward", TORCH_FN(prelu_backward));
 }

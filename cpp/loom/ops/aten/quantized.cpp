@@ -2,6 +2,7 @@
 // Quantized tensors: the fallback runs ATen's CPU kernels on the same memory, as it does for sparse
 // ones. What only reads or makes metadata is done at once.
 
+#include "loom/backend/registration.h"
 #include "loom/ops/fallback/fallback.h"
 #include "loom/ops/fallback/quantized_parts.h"
 #include "loom/ops/launch/borrowed_kernel.h"
@@ -47,10 +48,10 @@ void empty_quantized(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(_, QuantizedPrivateUse1, library) {
+LOOM_LIBRARY_IMPL(_, QuantizedPrivateUse1, library) {
   library.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
 }
-TORCH_LIBRARY_IMPL(aten, QuantizedPrivateUse1, library) {
+LOOM_LIBRARY_IMPL(aten, QuantizedPrivateUse1, library) {
   for (const std::string_view name : kMetadata) {
     library.impl(name.data(), torch::CppFunction::makeFromBoxedFunction<kCpuKernel>());
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Reductions that ATen has no structured form of: sums without NaN, products and extrema of
 // whole tensors.
+#include "loom/backend/registration.h"
 #include "loom/ops/aten/policy/in_parts.h"
 
 #include <ATen/native/ReduceOpsUtils.h>
@@ -88,7 +89,7 @@ at::Tensor min(const at::Tensor& self) {
 }
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, m) {
   namespace op = at::_ops;
   m.impl("nansum", TORCH_FN(nansum));
   m.impl("nansum.out", TORCH_FN(nansum_out));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // rrelu: slopes are drawn where they are needed, and noted in `noise` for the gradient.
+#include "loom/backend/registration.h"
 #include "loom/ops/launch/empty.h"
 
 #include <ATen/core/Generator.h>
@@ -43,7 +44,7 @@ at::Tensor& rrelu_(at::Tensor& self, at::Tensor& noise, const c10::Scalar& lower
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("rrelu_with_noise", TORCH_FN(rrelu));
   m.impl("rrelu_with_noise_", TORCH_FN(rrelu_));
   m.impl("rrelu_with_noise.out", TORCH_FN(rrelu_out));

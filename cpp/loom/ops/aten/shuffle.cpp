@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // pixel_shuffle, its inverse and channel_shuffle: copies into another order, seen through views of
 // more dimensions. They keep channels_last, as the CPU kernels do.
+#include "loom/backend/registration.h"
 #include "loom/ops/fallback/fallback.h"
 #include "loom/ops/launch/launch.h"
 
@@ -82,7 +83,7 @@ at::Tensor channel_shuffle(const at::Tensor& self, std::int64_t groups) {
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("pixel_shuffle", TORCH_FN(pixel_shuffle));
   m.impl("pixel_unshuffle", TORCH_FN(pixel_unshuffle));
   m.impl("channel_shuffle", TORCH_FN(channel_shuffle));

@@ -2,6 +2,7 @@
 // Sparse tensors: the fallback runs ATen's CPU kernels on their parts. What only reads the tensor
 // object, or makes one of parts, is done at once and waits for nobody.
 
+#include "loom/backend/registration.h"
 #include "loom/ops/fallback/fallback.h"
 #include "loom/ops/launch/borrowed_kernel.h"
 
@@ -59,13 +60,13 @@ void register_readers(torch::Library& library, std::span<const std::string_view>
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, library) {
+LOOM_LIBRARY_IMPL(_, SparsePrivateUse1, library) {
   library.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
 }
-TORCH_LIBRARY_IMPL(_, SparseCsrPrivateUse1, library) {
+LOOM_LIBRARY_IMPL(_, SparseCsrPrivateUse1, library) {
   library.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
 }
-TORCH_LIBRARY_IMPL(aten, SparsePrivateUse1, library) {
+LOOM_LIBRARY_IMPL(aten, SparsePrivateUse1, library) {
   register_readers<c10::DispatchKey::SparseCPU>(library, kCoordinate);
   for (const std::string_view name : kMakers) {
     library.impl(name.data(), torch::CppFunction::makeFromBoxedFunction<&make_on_device>());
@@ -74,7 +75,7 @@ TORCH_LIBRARY_IMPL(aten, SparsePrivateUse1, library) {
   std::ranges::copy(kMakers, std::ranges::copy(kCoordinate, registered.begin()).out);
   prefer_cpu_kernels(library, c10::DispatchKey::SparseCPU, registered);
 }
-TORCH_LIBRARY_IMPL(aten, SparseCsrPrivateUse1, library) {
+LOOM_LIBRARY_IMPL(aten, SparseCsrPrivateUse1, library) {
   register_readers<c10::DispatchKey::SparseCsrCPU>(library, kCompressed);
   prefer_cpu_kernels(library, c10::DispatchKey::SparseCsrCPU, kCompressed);
 }

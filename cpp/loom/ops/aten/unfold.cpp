@@ -2,6 +2,7 @@
 // unfold (im2col): planes of all samples do not meet. What is not for the kernel is deferred.
 #include "loom/kernels/copy/unfold.h"
 
+#include "loom/backend/registration.h"
 #include "loom/base/ceil_div.h"
 #include "loom/ops/fallback/fallback.h"
 #include "loom/ops/launch/empty.h"
@@ -80,6 +81,6 @@ at::Tensor im2col(const at::Tensor& self, c10::IntArrayRef kernel, c10::IntArray
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) { m.impl("im2col", TORCH_FN(im2col)); }
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, m) { m.impl("im2col", TORCH_FN(im2col)); }
 
 }  // namespace loom::ops

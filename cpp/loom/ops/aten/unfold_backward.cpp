@@ -2,6 +2,7 @@
 // The gradient of windows (unfold), of which stft and istft are made: ATen's kernel, on ranges of a
 // dimension that the windows do not go along, or else on ranges of the one that they do, each of
 // which sees the windows that reach into it.
+#include "loom/backend/registration.h"
 #include "loom/base/ceil_div.h"
 #include "loom/ops/cuts/reduce.h"
 #include "loom/ops/fallback/fallback.h"
@@ -106,6 +107,6 @@ at::Tensor unfold_backward(const at::Tensor& gradient, c10::IntArrayRef sizes, s
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) { m.impl("unfold_backward", TORCH_FN(unfold_backward)); }
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, m) { m.impl("unfold_backward", TORCH_FN(unfold_backward)); }
 
 }  // namespace loom::ops

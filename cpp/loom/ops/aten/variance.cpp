@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Variances and standard deviations, which ATen has no structured form of.
+#include "loom/backend/registration.h"
 #include "loom/ops/aten/structured.h"
 #include "loom/ops/cuts/reduce.h"
 #include "loom/ops/recipes/rows/all_elements.h"
@@ -122,7 +123,7 @@ struct Variance {
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, m) {
   namespace op = at::_ops;
   structured<VarianceMeta<1, false>, Variance<false>, op::var_correction_out, at::native::var_out,
              op::var_correction>(m);

@@ -2,6 +2,7 @@
 // Views, and what changes the storage or the size of a tensor in place: metadata only, no worker.
 // Most view operators are composite in ATen and end in one of these.
 
+#include "loom/backend/registration.h"
 #include "loom/backend/stream.h"
 #include "loom/ops/launch/empty.h"
 
@@ -88,7 +89,7 @@ void record_stream(at::Tensor& self, c10::Stream stream) {
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("as_strided", TORCH_FN(at::native::as_strided_tensorimpl));
   library.impl("view", TORCH_FN(at::native::view));
   library.impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));
@@ -107,13 +108,13 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
 // A view that is conjugated or negated lazily has the storage of its base. ATen's fallbacks for
 // these keys would call the operator with a copy, whose memory nobody uses, and do not keep the
 // stream apart from tensors.
-TORCH_LIBRARY_IMPL(aten, Conjugate, library) {
+LOOM_LIBRARY_IMPL(aten, Conjugate, library) {
   library.impl("record_stream", torch::CppFunction::makeFallthrough());
 }
-TORCH_LIBRARY_IMPL(aten, Negative, library) {
+LOOM_LIBRARY_IMPL(aten, Negative, library) {
   library.impl("record_stream", torch::CppFunction::makeFallthrough());
 }
-TORCH_LIBRARY_IMPL(aten, ZeroTensor, library) {
+LOOM_LIBRARY_IMPL(aten, ZeroTensor, library) {
   library.impl("record_stream", torch::CppFunction::makeFallthrough());
 }
 

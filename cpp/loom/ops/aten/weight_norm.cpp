@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Weights that are a direction times a length. ATen's shape inference expects the norms of float16
 // in float16, its CPU kernel makes them in float32. Cut along the rows, where each has a norm.
+#include "loom/backend/registration.h"
 #include "loom/ops/launch/empty.h"
 #include "loom/ops/launch/launch.h"
 
@@ -50,8 +51,6 @@ std::tuple<at::Tensor, at::Tensor> weight_norm(const at::Tensor& direction,
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("_weight_norm_interface", TORCH_FN(weight_norm));
-}
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, m) { m.impl("_weight_norm_interface", TORCH_FN(weight_norm)); }
 
 }  // namespace loom::ops

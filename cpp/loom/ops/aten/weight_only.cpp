@@ -3,6 +3,7 @@
 // operators refuse, they refuse here.
 #include "loom/ops/recipes/product/weight_only.h"
 
+#include "loom/backend/registration.h"
 #include "loom/ops/fallback/fallback.h"
 #include "loom/ops/launch/empty.h"
 #include "loom/ops/launch/launch_open.h"
@@ -69,7 +70,7 @@ at::Tensor int4_linear(const at::Tensor& left, const at::Tensor& weight, std::in
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_weight_int8pack_mm", TORCH_FN(int8_linear));
   m.impl("_weight_int4pack_mm_for_cpu", TORCH_FN(int4_linear));
 }

@@ -11,6 +11,7 @@
 #include "loom/ops/fallback/fallback.h"
 
 #include "loom/backend/device_state.h"
+#include "loom/backend/registration.h"
 #include "loom/backend/stream.h"
 #include "loom/base/options.h"
 #include "loom/device/queue.h"
@@ -156,10 +157,10 @@ void prefer_cpu_kernels(torch::Library& library, c10::DispatchKey cpu_key,
   }
 }
 
-TORCH_LIBRARY_IMPL(_, PrivateUse1, library) {
+LOOM_LIBRARY_IMPL(_, PrivateUse1, library) {
   library.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
 }
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, library) {
   // Their defaults for any device refuse those that they do not know by name, or do without the CPU
   // operator's checks.
   for (const char* name :

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/fallback/widening.h"
 
+#include "loom/backend/registration.h"
 #include "loom/ops/launch/borrowed_kernel.h"
 #include "loom/ops/launch/tensor_lists.h"
 
@@ -163,7 +164,7 @@ void register_fourier_transforms(torch::Library& library) {
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) { register_fourier_transforms(library); }
-TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, library) { register_fourier_transforms(library); }
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, library) { register_fourier_transforms(library); }
+LOOM_LIBRARY_IMPL(aten, AutogradPrivateUse1, library) { register_fourier_transforms(library); }
 
 }  // namespace loom::ops

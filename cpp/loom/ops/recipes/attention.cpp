@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Scaled dot product attention by our own kernels, or by ATen's flash kernels for the CPU cut along
 // the batch or the heads. What neither does (dropout, ...) takes ATen's composition.
+#include "loom/backend/registration.h"
 #include "loom/ops/launch/empty.h"
 #include "loom/ops/launch/launch.h"
 #include "loom/ops/recipes/flash_attention/few_queries.h"
@@ -230,7 +231,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> attention_backward(
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_fused_sdp_choice", TORCH_FN(choose));
   m.impl("_scaled_dot_product_fused_attention_overrideable", TORCH_FN(attention));
   m.impl("_scaled_dot_product_fused_attention_overrideable_backward", TORCH_FN(attention_backward));
@@ -240,5 +241,6 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 
 // scaled_dot_product_attention asks the stub, not the operator.
 namespace at::native {
-REGISTER_PRIVATEUSE1_DISPATCH(_fused_sdp_choice_stub, &loom::ops::choose)
+[[maybe_unused]] static const bool loom_attention = loom::register_at_load(
+    [] { REGISTER_PRIVATEUSE1_DISPATCH(_fused_sdp_choice_stub, &loom::ops::choose) });
 }  // namespace at::native

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Operators that ATen has CPU kernels for which are nothing but others in a row, all of which run
 // here on all cores.
+#include "loom/backend/registration.h"
 #include "loom/ops/fallback/fallback.h"
 #include "loom/ops/launch/empty.h"
 
@@ -95,7 +96,7 @@ void addbmm_or_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack)
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("count_nonzero.dim_IntList", count_nonzero);
   m.impl("roll", roll);
   m.impl("trace", trace);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/ops/recipes/cross_entropy.h"
 
+#include "loom/backend/registration.h"
 #include "loom/base/ceil_div.h"
 #include "loom/kernels/norm/class_losses.h"
 #include "loom/kernels/norm/short_rows.h"
@@ -251,7 +252,7 @@ at::Tensor cross_entropy_backward(const at::Tensor& grad, const at::Tensor& soft
   return op.call(grad, softmax, target, total, reduction, std::move(ignore_index), dtype);
 }
 
-TORCH_LIBRARY_FRAGMENT(loom, m) {
+LOOM_LIBRARY_FRAGMENT(loom, m) {
   m.def(
       "cross_entropy(Tensor self, Tensor target, int reduction, SymInt ignore_index,"
       " bool keep_softmax) -> (Tensor loss, Tensor total, Tensor softmax)",
@@ -262,12 +263,12 @@ TORCH_LIBRARY_FRAGMENT(loom, m) {
       {at::Tag::pt2_compliant_tag});
 }
 
-TORCH_LIBRARY_IMPL(loom, PrivateUse1, m) {
+LOOM_LIBRARY_IMPL(loom, PrivateUse1, m) {
   m.impl("cross_entropy", TORCH_FN(cross_entropy_loom));
   m.impl("cross_entropy_backward", TORCH_FN(cross_entropy_backward_loom));
 }
 
-TORCH_LIBRARY_IMPL(loom, Meta, m) {
+LOOM_LIBRARY_IMPL(loom, Meta, m) {
   m.impl("cross_entropy", TORCH_FN(cross_entropy_meta));
   m.impl("cross_entropy_backward", TORCH_FN(cross_entropy_backward_meta));
 }

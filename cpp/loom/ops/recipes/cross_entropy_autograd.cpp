@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // cross_entropy_loss is composite in PyTorch: it is log_softmax and nll_loss. On loom the common
 // form of it is one operator with a gradient of its own; every other form stays the composite.
+#include "loom/backend/registration.h"
 #include "loom/ops/recipes/cross_entropy.h"
 
 #include <ATen/TensorOperators.h>
@@ -171,7 +172,7 @@ at::Tensor cross_entropy_loss(const at::Tensor& self, const at::Tensor& target,
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
+LOOM_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
   m.impl("cross_entropy_loss", TORCH_FN(cross_entropy_loss));
 }
 

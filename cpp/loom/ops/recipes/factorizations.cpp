@@ -10,6 +10,7 @@
 // only, so the bits do not depend on the number of cores.
 #include "loom/ops/recipes/factorizations.h"
 
+#include "loom/backend/registration.h"
 #include "loom/device/scratch.h"
 #include "loom/ops/fallback/fallback.h"
 #include "loom/ops/launch/launch.h"
@@ -479,7 +480,7 @@ at::Tensor solve_triangular(const at::Tensor& self, const at::Tensor& right, boo
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("geqrf", TORCH_FN(geqrf));
   m.impl("linalg_householder_product", TORCH_FN(householder_product));
   m.impl("linalg_solve_triangular", TORCH_FN(solve_triangular));
@@ -488,10 +489,12 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 }  // namespace loom::ops
 
 namespace at::native {
-REGISTER_PRIVATEUSE1_DISPATCH(lu_factor_stub, &loom::ops::lu_factor_stub)
-REGISTER_PRIVATEUSE1_DISPATCH(lu_solve_stub, &loom::ops::lu_solve_stub)
-REGISTER_PRIVATEUSE1_DISPATCH(triangular_solve_stub, &loom::ops::triangular_solve_stub)
-REGISTER_PRIVATEUSE1_DISPATCH(cholesky_stub, &loom::ops::cholesky_stub)
-REGISTER_PRIVATEUSE1_DISPATCH(geqrf_stub, &loom::ops::geqrf_stub)
-REGISTER_PRIVATEUSE1_DISPATCH(orgqr_stub, &loom::ops::orgqr_stub)
+[[maybe_unused]] static const bool loom_factorizations = loom::register_at_load([] {
+  REGISTER_PRIVATEUSE1_DISPATCH(lu_factor_stub, &loom::ops::lu_factor_stub)
+  REGISTER_PRIVATEUSE1_DISPATCH(lu_solve_stub, &loom::ops::lu_solve_stub)
+  REGISTER_PRIVATEUSE1_DISPATCH(triangular_solve_stub, &loom::ops::triangular_solve_stub)
+  REGISTER_PRIVATEUSE1_DISPATCH(cholesky_stub, &loom::ops::cholesky_stub)
+  REGISTER_PRIVATEUSE1_DISPATCH(geqrf_stub, &loom::ops::geqrf_stub)
+  REGISTER_PRIVATEUSE1_DISPATCH(orgqr_stub, &loom::ops::orgqr_stub)
+});
 }  // namespace at::native

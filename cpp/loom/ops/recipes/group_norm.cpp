@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Group normalisation, cut along the batch, or into groups of few samples; gradients of the
 // parameters are summed over parts of it in their order.
+#include "loom/backend/registration.h"
 #include "loom/base/ceil_div.h"
 #include "loom/ops/fallback/fallback.h"
 #include "loom/ops/launch/empty.h"
@@ -238,7 +239,7 @@ Three group_norm_backward(const at::Tensor& grad, const at::Tensor& input, const
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("native_group_norm", TORCH_FN(group_norm));
   m.impl("native_group_norm_backward", TORCH_FN(group_norm_backward));
 }

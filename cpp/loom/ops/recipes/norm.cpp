@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Layer and batch normalisation. Layers are cut along rows; gradients of their parameters are
 // summed over parts of the rows in their order.
+#include "loom/backend/registration.h"
 #include "loom/base/ceil_div.h"
 #include "loom/ops/fallback/fallback.h"
 #include "loom/ops/launch/empty.h"
@@ -339,7 +340,7 @@ Three batch_norm_backward(const at::Tensor& grad, const at::Tensor& input,
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("native_layer_norm", TORCH_FN(layer_norm));
   m.impl("native_layer_norm_backward", TORCH_FN(layer_norm_backward));
   m.impl("native_batch_norm", TORCH_FN(batch_norm));

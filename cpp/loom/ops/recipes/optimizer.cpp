@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Fused optimiser steps: one command updates all parameters, in blocks of elements.
+#include "loom/backend/registration.h"
 #include "loom/kernels/optim/adam.h"
 #include "loom/ops/launch/launch.h"
 
@@ -288,7 +289,7 @@ void fused_sgd(at::TensorList self, at::TensorList grads, at::TensorList momenta
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_fused_adam_", (fused_adam<false, double>));
   m.impl("_fused_adam_.tensor_lr", (fused_adam<false, at::Tensor>));
   m.impl("_fused_adamw_", (fused_adam<true, double>));

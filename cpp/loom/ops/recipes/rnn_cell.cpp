@@ -2,6 +2,7 @@
 // The fused cells that ATen's LSTM and GRU call on accelerators, and their gradients. ATen has no
 // CPU kernels for them: those of an LSTM are the kernels of whole layers (kernels/recurrent/), in
 // float32; others are made of CPU operators. Both are cut along the batch.
+#include "loom/backend/registration.h"
 #include "loom/kernels/recurrent/cell.h"
 #include "loom/ops/launch/empty.h"
 #include "loom/ops/launch/launch.h"
@@ -213,7 +214,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> gru_cell_
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_thnn_fused_lstm_cell", TORCH_FN(lstm_cell));
   m.impl("_thnn_fused_lstm_cell_backward_impl", TORCH_FN(lstm_cell_backward));
   m.impl("_thnn_fused_gru_cell", TORCH_FN(gru_cell));

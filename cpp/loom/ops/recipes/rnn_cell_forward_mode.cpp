@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Forward mode of the fused cells. PyTorch refuses it for these operators, while the cells of cpu,
 // which are composite, have it: so are they here as soon as an operand has a tangent.
+#include "loom/backend/registration.h"
 #include "loom/ops/recipes/rnn_cell_formula.h"
 
 #include <ATen/ops/_thnn_fused_gru_cell_backward_ops.h>
@@ -81,7 +82,7 @@ FiveTensors gru_cell_backward(c10::DispatchKeySet keys, const at::Tensor& grad,
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
+LOOM_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
   m.impl("_thnn_fused_lstm_cell", TORCH_FN(lstm_cell));
   m.impl("_thnn_fused_lstm_cell_backward_impl", TORCH_FN(lstm_cell_backward));
   m.impl("_thnn_fused_gru_cell", TORCH_FN(gru_cell));

@@ -2,6 +2,7 @@
 // The parts of a batch norm whose statistics several processes share (nn.SyncBatchNorm), which cpu
 // does not have: what CUDA's kernels compute, of operators that are recorded and fused. Statistics
 // are float for half and bfloat16.
+#include "loom/backend/registration.h"
 #include "loom/ops/launch/empty.h"
 
 #include <ATen/OpMathType.h>
@@ -167,7 +168,7 @@ Three backward(const at::Tensor& grad, const at::Tensor& input, const at::Tensor
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("batch_norm_stats", TORCH_FN(statistics));
   m.impl("batch_norm_gather_stats", TORCH_FN(gather));
   m.impl("batch_norm_gather_stats_with_counts", TORCH_FN(gather_with_counts));

@@ -2,6 +2,7 @@
 // The fast path of nn.MultiheadAttention and nn.TransformerEncoderLayer: one operator for a layer
 // without gradients. ATen's CPU kernels of both only call further operators, which are loom's, but
 // for the two that only they use.
+#include "loom/backend/registration.h"
 #include "loom/ops/launch/borrowed_kernel.h"
 
 #include <ATen/core/Tensor.h>
@@ -71,7 +72,7 @@ at::Tensor masked_softmax(const at::Tensor& input, const at::Tensor& mask,
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, m) {
   for (const char* name : {"_native_multi_head_attention", "_transformer_encoder_layer_fwd"}) {
     m.impl(name,
            torch::CppFunction::makeFromBoxedFunction<&borrowed_kernel<c10::DispatchKey::CPU>>());

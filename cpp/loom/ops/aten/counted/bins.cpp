@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // bincount and repeat_interleave: the host waits for the number of results only.
+#include "loom/backend/registration.h"
 #include "loom/kernels/index/counting.h"
 #include "loom/ops/aten/counted/blocks.h"
 #include "loom/ops/fallback/fallback.h"
@@ -162,7 +163,7 @@ at::Tensor repeat_interleave(const at::Tensor& repeats, std::optional<std::int64
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("bincount", TORCH_FN(bincount));
   m.impl("repeat_interleave.Tensor", TORCH_FN(repeat_interleave));
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // nonzero and masked_select.
+#include "loom/backend/registration.h"
 #include "loom/kernels/index/chosen.h"
 #include "loom/ops/aten/counted/blocks.h"
 #include "loom/ops/aten/counted/positions.h"
@@ -126,7 +127,7 @@ at::Tensor& masked_select_out(const at::Tensor& self, const at::Tensor& mask, at
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("nonzero", TORCH_FN(nonzero));
   m.impl("nonzero.out", TORCH_FN(nonzero_out));
   m.impl("masked_select", TORCH_FN(masked_select));

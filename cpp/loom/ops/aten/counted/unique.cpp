@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The unique operators: elements (or slices) are sorted, those that differ from the one before are
 // the result. The host waits once, for their number.
+#include "loom/backend/registration.h"
 #include "loom/kernels/sort/row_order.h"
 #include "loom/ops/aten/counted/positions.h"
 #include "loom/ops/aten/counted/runs.h"
@@ -168,7 +169,7 @@ Three unique_dim_consecutive(const at::Tensor& self, std::int64_t dim, bool inve
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_unique", TORCH_FN(unique));
   m.impl("_unique2", TORCH_FN(unique2));
   m.impl("unique_consecutive", TORCH_FN(unique_consecutive));

@@ -3,6 +3,7 @@
 // and topk); drawing with replacement is a stub of it, given here for loom.
 #include "loom/kernels/rng/multinomial.h"
 
+#include "loom/backend/registration.h"
 #include "loom/base/ceil_div.h"
 #include "loom/ops/aten/random/fill.h"
 #include "loom/ops/aten/random/random_ops.h"
@@ -100,6 +101,8 @@ at::Tensor& multinomial_out(const at::Tensor& self, std::int64_t samples, bool r
 }  // namespace loom::ops::random
 
 namespace at::native {
-REGISTER_PRIVATEUSE1_DISPATCH(multinomial_with_replacement_stub,
-                              &loom::ops::random::with_replacement)
+[[maybe_unused]] static const bool loom_multinomial = loom::register_at_load([] {
+  REGISTER_PRIVATEUSE1_DISPATCH(multinomial_with_replacement_stub,
+                                &loom::ops::random::with_replacement)
+});
 }  // namespace at::native

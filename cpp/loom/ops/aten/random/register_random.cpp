@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "loom/backend/registration.h"
 #include "loom/ops/aten/random/random_ops.h"
 
 #include <torch/library.h>
 
 namespace loom::ops::random {
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("uniform_", uniform_);
   library.impl("normal_", normal_);
   library.impl("normal.Tensor_float", normal_tensor_float);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Convolutions of every kind: those that kernels of our own take, and others, which ATen runs on
 // parts of the batch or of the channels.
+#include "loom/backend/registration.h"
 #include "loom/base/ceil_div.h"
 #include "loom/ops/cuts/convolution_cut.h"
 #include "loom/ops/launch/empty.h"
@@ -322,7 +323,7 @@ GradientTuple convolution_backward(const at::Tensor& grad, const at::Tensor& inp
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("convolution_overrideable", TORCH_FN(convolution));
   m.impl("convolution_backward_overrideable", TORCH_FN(convolution_backward));
 }

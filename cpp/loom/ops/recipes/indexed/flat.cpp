@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // take and put_: a tensor as one long row of elements. What ATen refuses, and tensors with gaps,
 // are left to its kernels.
+#include "loom/backend/registration.h"
 #include "loom/ops/fallback/fallback.h"
 #include "loom/ops/launch/empty.h"
 #include "loom/ops/recipes/indexed/read_rows.h"
@@ -80,7 +81,7 @@ at::Tensor& put_(at::Tensor& self, const at::Tensor& index, const at::Tensor& so
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("take", TORCH_FN(take));
   m.impl("put_", TORCH_FN(put_));
 }

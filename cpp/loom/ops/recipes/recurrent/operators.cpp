@@ -3,6 +3,7 @@
 // step. On loom the common form of them is one command per layer and direction; every other form
 // stays the composite. So does the cell of a plain RNN: its two products, whose results fuse with
 // what follows, are as fast.
+#include "loom/backend/registration.h"
 #include "loom/ops/recipes/product/multiply.h"
 #include "loom/ops/recipes/recurrent/common_form.h"
 #include "loom/ops/recipes/recurrent/layer_function.h"
@@ -382,7 +383,7 @@ void register_all(torch::Library& m) {
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) { register_all<true>(m); }
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) { register_all<false>(m); }
+LOOM_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) { register_all<true>(m); }
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, m) { register_all<false>(m); }
 
 }  // namespace loom::ops
