@@ -4,8 +4,9 @@
 Which operators there are, and the forms, classes and kernels that belong to each, comes from the
 native_functions.yaml and the torchgen in torch's wheel; how each runs comes from structured.yaml.
 Prints the files it keeps up to date, one per line; those whose content would not change stay
-untouched. Fails when the two lists do not match. Operators that the table says are of another
-version of torch are left out.
+untouched. Operators that the table says are of another version of torch are left out. Fails when
+the two lists do not match, with the lines to change, for a torch that the table was made for. With
+a newer one it warns: operators that the table does not know are left to the fallback.
 
     python structured.py STRUCTURED_YAML OUTPUT_FOLDER TORCH_VERSION
 """
@@ -15,7 +16,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torchgen
@@ -34,7 +35,7 @@ FILE = """\
 
 namespace loom::ops {{
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {{
+LOOM_LIBRARY_IMPL(aten, PrivateUse1, m) {{
 {registrations}
 }}
 
@@ -56,6 +57,12 @@ def release(version: object) -> tuple[int, int]:
     return int(major), int(minor)
 
 
+def is_within(entry: dict[str, str], version: str) -> bool:
+    """Whether a version of torch is not before `since`, and before `until`."""
+    since, until = entry.get("since", "0.0"), entry.get("until", "999.0")
+    return release(since) <= release(version) < release(until)
+
+
 def in_version(table: dict[str, str | dict[str, str]], version: str) -> dict[str, str]:
     """The operators of a table that a version of torch has.
 
@@ -69,8 +76,7 @@ def in_version(table: dict[str, str | dict[str, str]], version: str) -> dict[str
             continue
         if unknown := set(value) - {"how", "since", "until"}:
             sys.exit(f"structured.yaml: {name} has unknown keys: {', '.join(sorted(unknown))}")
-        since, until = value.get("since", "0.0"), value.get("until", "999.0")
-        if release(since) <= release(version) < release(until):
+        if is_within(value, version):
             chosen[name] = value["how"]
     return chosen
 
@@ -79,6 +85,10 @@ def in_version(table: dict[str, str | dict[str, str]], version: str) -> dict[str
 class Table:
     """structured.yaml."""
 
+    version: str
+    """The version of torch that it was read for."""
+    versions: dict[str, str]
+    """The versions it was made for."""
     headers: dict[str, str]
     families: dict[str, dict[str, str]]
     by_hand: dict[str, str]
@@ -89,7 +99,20 @@ class Table:
         content = yaml.safe_load(path.read_text())
         families = {name: in_version(table, version) for name, table in content["families"].items()}
         by_hand = in_version(content["by_hand"], version)
-        return Table(content["headers"], families, by_hand)
+        return Table(version, content["torch"], content["headers"], families, by_hand)
+
+    def is_too_old(self) -> bool:
+        """Whether torch is newer than what the table was made for."""
+        return release(self.version) >= release(self.versions["until"])
+
+    def without(self, names: set[str]) -> Table:
+        """The table without some operators."""
+        families = {
+            family: {name: how for name, how in operators.items() if name not in names}
+            for family, operators in self.families.items()
+        }
+        by_hand = {name: how for name, how in self.by_hand.items() if name not in names}
+        return replace(self, families=families, by_hand=by_hand)
 
     def listed(self) -> Iterator[str]:
         """Every operator that the table names."""
@@ -117,16 +140,41 @@ def structured_groups() -> dict[str, NativeFunctionsGroup]:
     }
 
 
-def check_complete(table: Table, groups: dict[str, NativeFunctionsGroup]) -> None:
-    """Exit with a message unless the table lists each operator of torch once."""
+def check_complete(table: Table, groups: dict[str, NativeFunctionsGroup]) -> Table:
+    """What of the table torch has. Exit with a message unless it lists each operator once.
+
+    With a torch that is newer than the table, warn of operators that only one of both has.
+    """
     listed = list(table.listed())
-    problems = [
-        f"listed twice: {name}" for name in sorted({n for n in listed if listed.count(n) > 1})
-    ]
-    problems += [f"not a structured operator: {name}" for name in sorted(set(listed) - set(groups))]
-    problems += [f"not listed: {name}" for name in sorted(set(groups) - set(listed))]
-    if problems:
-        sys.exit("structured.yaml does not match torch's operators:\n  " + "\n  ".join(problems))
+    twice = sorted({name for name in listed if listed.count(name) > 1})
+    if twice:
+        sys.exit("structured.yaml lists twice: " + ", ".join(twice))
+    gone, unknown = sorted(set(listed) - set(groups)), sorted(set(groups) - set(listed))
+    if not gone and not unknown:
+        return table
+    minor = ".".join(map(str, release(table.version)))
+    if table.is_too_old():
+        known = f"torch before {table.versions['until']}"
+        print(
+            f"structured.yaml was made for {known}, and this is {table.version}. Operators that "
+            f"it does not know wait for their operands: {', '.join(unknown) or 'none'}. Operators "
+            f"that are gone: {', '.join(gone) or 'none'}.",
+            file=sys.stderr,
+        )
+        return table.without(set(gone))
+    is_first = release(table.version) == release(table.versions["since"])
+    since = "" if is_first else f', since: "{minor}"'
+    lines = [f"structured.yaml does not match the operators of torch {table.version}."]
+    if unknown:
+        lines.append("To leave an operator to the fallback, add its line below by_hand:")
+        lines += [
+            f"  {name}: {{how: deferred; no policy has been tried with it{since}}}"
+            for name in unknown
+        ]
+    if gone:
+        lines.append(f"Of an operator that is gone since torch {minor}, change the line to:")
+        lines += [f'  {name}: {{how: ..., until: "{minor}"}}' for name in gone]
+    sys.exit("\n".join(lines))
 
 
 def registration(name: str, policy: str, group: NativeFunctionsGroup) -> str:
@@ -149,7 +197,8 @@ def includes(
     table: Table, operators: dict[str, str], groups: dict[str, NativeFunctionsGroup]
 ) -> str:
     """What the registrations of these operators include."""
-    own = sorted(set().union(*(table.headers_of(policy) for policy in operators.values())))
+    policies = (table.headers_of(policy) for policy in operators.values())
+    own = sorted({"loom/backend/registration.h"}.union(*policies))
     roots = sorted({groups[name].root_name for name in operators})
     aten = [
         f"ATen/ops/{root}_{kind}.h" for root in roots for kind in ("cpu_dispatch", "meta", "ops")
@@ -183,7 +232,7 @@ def main() -> None:
     folder = Path(sys.argv[2])
     folder.mkdir(parents=True, exist_ok=True)
     groups = structured_groups()
-    check_complete(table, groups)
+    table = check_complete(table, groups)
     written = set()
     for name, content in files(table, groups):
         path = folder / name

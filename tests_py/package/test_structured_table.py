@@ -11,6 +11,7 @@ pytest.importorskip("yaml", reason="the generator needs pyyaml")
 ROOT = Path(__file__).parents[2]
 
 TABLE = """
+torch: {since: "2.13", until: "2.16"}
 headers: {}
 families:
   pointwise:
@@ -78,19 +79,54 @@ def test_mistakes_are_named(read, entry, why):
         read(text, "2.15")
 
 
+OPERATORS = {"mul.Tensor": None, "linalg_old": None, "cat": None, "linalg_between": None}
+
+
 def test_only_operators_of_the_version_have_to_be_there(structured, read):
-    operators = {"mul.Tensor": None, "linalg_old": None, "cat": None, "linalg_between": None}
-    structured.check_complete(read(TABLE, "2.13"), operators)
-    with pytest.raises(SystemExit, match="not a structured operator: linalg_new"):
+    table = read(TABLE, "2.13")
+    assert structured.check_complete(table, OPERATORS) is table
+
+
+def test_an_unknown_operator_is_an_error_with_the_line_to_add(structured, read):
+    groups = {**OPERATORS, "linalg_new": None}
+    with pytest.raises(SystemExit) as raised:
+        structured.check_complete(read(TABLE, "2.13"), groups)
+    line = "  linalg_new: {how: deferred; no policy has been tried with it}"
+    assert line in str(raised.value).split("\n")
+    del groups["linalg_old"]
+    with pytest.raises(SystemExit) as raised:
+        structured.check_complete(read(TABLE, "2.14"), groups)
+    line = '  linalg_new: {how: deferred; no policy has been tried with it, since: "2.14"}'
+    assert line in str(raised.value).split("\n")
+    # The line is one that the table takes.
+    mended = read(f"{TABLE}{line}\n".replace('{how: New, since: "2.15"}', "{how: N}"), "2.13")
+    assert "linalg_new" in set(mended.listed())
+
+
+def test_an_operator_that_is_gone_is_an_error_with_the_line_to_change(structured, read):
+    with pytest.raises(SystemExit, match=r'linalg_new: \{how: \.\.\., until: "2\.15"\}'):
         structured.check_complete(read(TABLE, "2.15"), {"mul.Tensor": None, "cat": None})
-    with pytest.raises(SystemExit, match="not listed: linalg_new"):
-        structured.check_complete(read(TABLE, "2.13"), {**operators, "linalg_new": None})
+
+
+def test_a_newer_torch_is_built_with_and_warned_of(structured, read, capsys):
+    table = structured.check_complete(
+        read(TABLE, "2.16.0"), {"mul.Tensor": None, "cat": None, "linalg_newer": None}
+    )
+    assert set(table.listed()) == {"mul.Tensor", "cat"}
+    warning = capsys.readouterr().err
+    assert "made for torch before 2.16, and this is 2.16.0" in warning
+    assert "wait for their operands: linalg_newer." in warning
+    assert "are gone: linalg_new." in warning
+
+
+def test_no_operator_is_listed_twice(structured, read):
+    table = read(TABLE.replace("linalg_old: {", "cat: {"), "2.13")
+    with pytest.raises(SystemExit, match="lists twice: cat"):
+        structured.check_complete(table, OPERATORS)
 
 
 def test_the_table_has_what_the_installed_torch_has(structured):
     torch = pytest.importorskip("torch")
     path = ROOT / "cpp" / "loom" / "ops" / "aten" / "structured.yaml"
     table = structured.Table.read(path, torch.__version__)
-    structured.check_complete(table, structured.structured_groups())
-    later = structured.Table.read(path, "2.15")
-    assert set(later.listed()) - set(table.listed()) == {"_scaled_mm_v2", "linalg_polar"}
+    assert structured.check_complete(table, structured.structured_groups()) is table
