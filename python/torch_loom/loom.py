@@ -186,6 +186,13 @@ __all__ = [
 ]
 
 
+def _inductor_backend_init() -> None:
+    # What Inductor calls, since torch 2.15, until it knows the device.
+    from . import inductor
+
+    inductor.register()
+
+
 def __dir__() -> list[str]:
     return [name for name in globals() if name.startswith("__")] + __all__
 
@@ -200,7 +207,5 @@ if not TYPE_CHECKING:
         if name == "Scheduling":
             # Inductor looks for this class when it is first used. It gets more than it asks for,
             # and is not to register the class once more, without the rest.
-            from . import inductor
-
-            inductor.register()
+            _inductor_backend_init()
         raise AttributeError(f"module 'torch.loom' has no attribute '{name}'")

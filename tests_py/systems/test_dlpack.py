@@ -10,6 +10,8 @@ import pytest
 import torch
 from torch.utils.dlpack import DLDeviceType, to_dlpack
 
+from torch_loom._torch_features import READ_ONLY_EXPORTS
+
 CPU = (DLDeviceType.kDLCPU, 0)
 DTYPES = [
     torch.bool, torch.uint8, torch.uint16, torch.uint32, torch.uint64,
@@ -105,6 +107,15 @@ def test_a_device_may_be_asked_for(x):
     assert torch.equal(copied.cpu(), x.cpu())
     with pytest.raises(ValueError, match="without copying"):
         torch.from_dlpack(x, device="loom:0", copy=False)
+
+
+@pytest.mark.skipif(not READ_ONLY_EXPORTS.is_there(), reason=READ_ONLY_EXPORTS.place)
+@pytest.mark.parametrize("device", [None, pytest.param(CPU, marks=in_unified_memory)])
+def test_a_tensor_may_be_exported_for_readers_only(x, device):
+    with pytest.raises(BufferError, match="versioned"):
+        x.__dlpack__(read_only=True, dl_device=device)
+    capsule = x.__dlpack__(max_version=(1, 0), dl_device=device, read_only=True)
+    assert torch.equal(torch._C._from_dlpack(capsule).cpu(), x.cpu())
 
 
 def test_the_device_is_an_extension_device(x):

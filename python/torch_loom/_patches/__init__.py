@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What torch 2.13 knows of other devices by name and lets no backend register.
+"""What torch knows of other devices by name and lets no backend register.
 
-Each patch changes what happens to loom tensors only, and says why it is needed.
+Each patch changes what happens to loom tensors only, and says why it is needed. One that a version
+of torch has outgrown is left out, with a warning.
 """
 
 import warnings
@@ -52,7 +53,7 @@ def apply() -> None:
     ):
         try:
             module.apply()
-        except (AttributeError, ImportError, TypeError) as error:  # another torch 2.13.x
+        except (AttributeError, ImportError, TypeError) as error:  # not what it was made for
             name = module.__name__.rpartition(".")[2]
             warnings.warn(
                 f"torch-loom: PyTorch's {name} does not know loom: {error!r}", stacklevel=2

@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 
+from .._replace import replace
+
 
 def apply() -> None:
     """Let flex_attention run eagerly on loom, under autocast too."""
@@ -21,7 +23,7 @@ def apply() -> None:
         if query.device.type != "loom":
             original(query, key, value)
 
-    frontend._validate_device = _validate_device
+    replace(frontend, "_validate_device", _validate_device)
 
     key = DispatchKey.AutocastPrivateUse1  # type: ignore[attr-defined]
 

@@ -10,6 +10,7 @@ import functools
 import torch
 
 from .. import _C
+from .._replace import replace
 
 
 def apply() -> None:
@@ -22,4 +23,4 @@ def apply() -> None:
         _C._keep_backward_thread()
         setter(mode)
 
-    setattr(torch._C, name, set_it)
+    replace(torch._C, name, set_it)

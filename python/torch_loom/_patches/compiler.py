@@ -3,6 +3,7 @@
 
 from typing import Any
 
+from .. import _torch_features
 from ..integrations import import_hook
 
 
@@ -18,7 +19,7 @@ def _answer_dynamo() -> None:
     # Inductor registers backends when it lowers a graph: too late to choose how it is lowered.
     known = import_hook.Library(
         "torch",
-        versions=("2.13",),
+        versions=(_torch_features.MINOR,),
         without="torch.compile(..., backend='aot_eager') needs none of it",
         patches={
             "torch._dynamo.device_interface": ".inductor.interface:register",

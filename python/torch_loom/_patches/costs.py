@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from .. import _torch_features
+from .._replace import replace
 from ..integrations import import_hook
 
 
@@ -14,7 +16,7 @@ def apply() -> None:
     """Name loom's attention beside CUDA's when the modules that know costs are imported."""
     known = import_hook.Library(
         "torch",
-        versions=("2.13",),
+        versions=(_torch_features.MINOR,),
         without="torch.nn.attention.sdpa_kernel(SDPBackend.MATH)",
         patches={
             "torch.utils.flop_counter": "._patches.costs:register_formulas",
@@ -51,4 +53,4 @@ def keep_attention(module: ModuleType) -> None:
         )
         return types
 
-    module.get_default_op_list = get_default_op_list  # type: ignore[attr-defined]
+    replace(module, "get_default_op_list", get_default_op_list)

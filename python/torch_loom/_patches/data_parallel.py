@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch.cuda import nccl
 
+from .._replace import replace
+
 Tensors = Sequence[torch.Tensor]
 
 
@@ -37,7 +39,7 @@ def _sum_without_nccl() -> None:
             return False
         return original(tensors)
 
-    nccl.is_available = is_available
+    replace(nccl, "is_available", is_available)
 
 
 def _broadcast(tensor: torch.Tensor, devices: Iterable[int]) -> list[torch.Tensor]:

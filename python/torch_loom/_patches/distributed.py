@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 
+from .._replace import replace
+
 
 def apply() -> None:
     """Register lccl, where torch has torch.distributed, and have process groups know it."""
@@ -29,12 +31,12 @@ def _patch_default_backends() -> None:
     original = c10d.BackendConfig.__init__
 
     @functools.wraps(original)
-    def init(self: Any, backend: Any) -> None:
+    def init(self: Any, backend: Any, *rest: Any, **named: Any) -> None:
         if str(backend) == c10d.Backend.UNDEFINED and _is_accelerator():
             backend = "cpu:gloo,loom:lccl"
-        original(self, backend)
+        original(self, backend, *rest, **named)
 
-    c10d.BackendConfig.__init__ = init  # type: ignore[method-assign]
+    replace(c10d.BackendConfig, "__init__", init)
 
 
 def _patch_groups() -> None:
@@ -54,7 +56,7 @@ def _patch_groups() -> None:
                 gloo.options.global_ranks_in_group = list(range(group.size()))
         return group, store
 
-    c10d._new_process_group_helper = new_process_group
+    replace(c10d, "_new_process_group_helper", new_process_group)
 
 
 def _gloo_beside_lccl(group: Any) -> Any:
@@ -80,7 +82,7 @@ def _patch_timeouts() -> None:
         if not is_ours or _has_gloo(chosen):
             original(timeout, group)
 
-    c10d._set_pg_timeout = set_pg_timeout
+    replace(c10d, "_set_pg_timeout", set_pg_timeout)
 
 
 def _has_gloo(group: Any) -> bool:
@@ -106,7 +108,7 @@ def _patch_bfloat16_hooks() -> None:
             return None
         return original(self, hook)  # type: ignore[no-untyped-call]
 
-    DistributedDataParallel._check_comm_hook = check_comm_hook  # type: ignore[method-assign]
+    replace(DistributedDataParallel, "_check_comm_hook", check_comm_hook)
 
 
 _COLLECTIVES = (
@@ -140,10 +142,10 @@ def _name_lccl() -> None:
     # torch says that a group has no backend for loom, and not which one it could have.
     for name in _COLLECTIVES:
         method = getattr(torch.distributed.ProcessGroup, name)
-        setattr(torch.distributed.ProcessGroup, name, _with_advice(method))
+        replace(torch.distributed.ProcessGroup, name, _with_advice(method))
     # DistributedDataParallel, before anything else.
     for name in ("_verify_params_across_processes", "_broadcast_coalesced"):
-        setattr(torch.distributed, name, _with_advice(getattr(torch.distributed, name)))
+        replace(torch.distributed, name, _with_advice(getattr(torch.distributed, name)))
 
 
 def _with_advice(function: Any) -> Any:

@@ -10,6 +10,7 @@ import torch
 from torch.overrides import has_torch_function_unary
 
 from .. import _C
+from .._replace import replace
 from .._utils import _get_device_index
 
 
@@ -52,8 +53,9 @@ def _patch_dlpack() -> None:
         max_version: tuple[int, int] | None = None,
         dl_device: tuple[IntEnum, int] | None = None,
         copy: bool | None = None,
+        **others: Any,  # since torch 2.14: `read_only`
     ) -> Any:
-        arguments = {"max_version": max_version, "dl_device": dl_device, "copy": copy}
+        arguments = {"max_version": max_version, "dl_device": dl_device, "copy": copy, **others}
         unfit = self.requires_grad or self.is_conj() or self.layout != torch.strided
         unfit = unfit or type(stream) not in (int, type(None)) or has_torch_function_unary(self)
         if self.device.type != "loom" or unfit:  # unfit: raises, or asks the subclass first
@@ -61,11 +63,12 @@ def _patch_dlpack() -> None:
         if dl_device is None or dl_device[0] != DLDeviceType.kDLCPU:
             _order_before(stream, self.device)
         elif not copy and not self.is_neg() and _C._memory_is_unified():
-            return export(_C._view_on_host(self), max_version=max_version)  # which waits
+            view = _C._view_on_host(self)  # which waits
+            return export(view, max_version=max_version, **others)
         return export(self, **arguments)
 
-    torch.Tensor.__dlpack_device__ = __dlpack_device__  # type: ignore[method-assign]
-    torch.Tensor.__dlpack__ = __dlpack__  # type: ignore[method-assign]
+    replace(torch.Tensor, "__dlpack_device__", __dlpack_device__)
+    replace(torch.Tensor, "__dlpack__", __dlpack__)
 
 
 def _patch_from_dlpack() -> None:
@@ -100,4 +103,4 @@ def _patch_from_dlpack() -> None:
         return original(ext_tensor, device=device, copy=copy)
 
     for module in (torch, dlpack):
-        module.from_dlpack = from_dlpack  # type: ignore[attr-defined]
+        replace(module, "from_dlpack", from_dlpack)

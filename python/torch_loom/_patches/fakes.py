@@ -13,6 +13,7 @@ from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
 from .. import device as devices
+from .._replace import replace
 
 _aten = torch.ops.aten
 
@@ -61,7 +62,7 @@ def _hint_at_the_cpu() -> None:
         hint: str = known(tensor)
         return "cpu" if hint == "loom" else hint
 
-    _meta_registrations.device_hint = device_hint
+    replace(_meta_registrations, "device_hint", device_hint)
 
 
 def _normalize_as_the_cpu() -> None:
@@ -83,7 +84,7 @@ def _normalize_as_the_cpu() -> None:
             new_var = None if var is None else new_var.to(var.dtype)
         return output, *saved, new_mean, new_var
 
-    decompositions.native_batch_norm_helper = native_batch_norm_helper  # type: ignore[assignment]
+    replace(decompositions, "native_batch_norm_helper", native_batch_norm_helper)
     # Its gradient lies as the input does, not as the gradient of the output.
     table = torch._decomp.decomposition_table
     known_gradient = table[_aten.native_batch_norm_backward.default]
@@ -100,7 +101,7 @@ def _normalize_as_the_cpu() -> None:
 
     table[_aten.native_batch_norm_backward.default] = native_batch_norm_backward
     # Others call it by name.
-    decompositions.native_batch_norm_backward = native_batch_norm_backward  # type: ignore[assignment]
+    replace(decompositions, "native_batch_norm_backward", native_batch_norm_backward)
 
 
 def _normalize_layers_as_the_cpu() -> None:
@@ -117,7 +118,7 @@ def _normalize_layers_as_the_cpu() -> None:
             saved = [s.to(input.dtype) for s in saved]
         return output, *saved
 
-    _refs.native_layer_norm = native_layer_norm  # type: ignore[assignment]
+    replace(_refs, "native_layer_norm", native_layer_norm)
 
 
 def _unpool_as_the_cpu() -> None:
@@ -131,7 +132,7 @@ def _unpool_as_the_cpu() -> None:
             output = output.contiguous(memory_format=layout)
         return output
 
-    decompositions._max_unpoolnd = max_unpoolnd  # type: ignore[assignment]
+    replace(decompositions, "_max_unpoolnd", max_unpoolnd)
 
 
 def _check_cells_without_biases() -> None:
@@ -145,7 +146,7 @@ def _check_cells_without_biases() -> None:
             input_bias = hidden_bias = input_gates.new_empty(input_gates.shape[1:])
         known(input_gates, hidden_gates, input_bias, hidden_bias, *rest)
 
-    _meta_registrations.rnn_cell_checkSizes = check
+    replace(_meta_registrations, "rnn_cell_checkSizes", check)
 
 
 def _remember_the_current_device() -> None:
@@ -159,7 +160,7 @@ def _remember_the_current_device() -> None:
         if any(each.type == "loom" and each.index is None for each in devices_given):
             key.append(devices.current_device())
 
-    FakeTensorMode._prep_args_for_hash = prepare  # type: ignore[assignment, method-assign]
+    replace(FakeTensorMode, "_prep_args_for_hash", prepare)
 
 
 def _count_integers(

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from .. import amp
+from .._replace import replace
 
 
 def apply() -> None:
@@ -23,4 +24,4 @@ def apply() -> None:
             amp._set_default_of_this_thread()
         original(self, device_type, *args, **kwargs)
 
-    torch.autocast.__init__ = __init__  # type: ignore[method-assign]
+    replace(torch.autocast, "__init__", __init__)

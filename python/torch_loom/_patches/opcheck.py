@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from .._replace import replace
+
 
 def apply() -> None:
     """Let ``torch.library.opcheck`` look at the autograd keys of loom."""
@@ -23,10 +25,10 @@ def apply() -> None:
         )
         known = generate_tests.autograd_registration_check
         if known.__module__ != __name__:
-            generate_tests.autograd_registration_check = _with_autograd_of_loom(known)
+            replace(generate_tests, "autograd_registration_check", _with_autograd_of_loom(known))
         return original(*args, **kwargs)
 
-    torch.library.opcheck = opcheck
+    replace(torch.library, "opcheck", opcheck)
 
 
 def _with_autograd_of_loom(original: Callable[..., None]) -> Callable[..., None]:

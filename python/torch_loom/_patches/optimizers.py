@@ -3,6 +3,8 @@
 
 import torch
 
+from .._replace import replace
+
 
 def apply() -> None:
     """Have optimisers that count their steps on the host refuse a capture, as on CUDA."""
@@ -26,4 +28,4 @@ def apply() -> None:
                 f"the host; {way_out} capturable=True"
             )
 
-    torch.optim.Optimizer._accelerator_graph_capture_health_check = check  # type: ignore[method-assign]
+    replace(torch.optim.Optimizer, "_accelerator_graph_capture_health_check", check)

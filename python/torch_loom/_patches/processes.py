@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from .._replace import replace
+
 
 def apply() -> None:
     """Send storages by value, and refuse to share them."""
@@ -73,5 +75,5 @@ def _patch_share_memory() -> None:
     def is_shared(self: torch.UntypedStorage) -> bool:
         return self.device.type != "loom" and is_shared_elsewhere(self)
 
-    torch.UntypedStorage.share_memory_ = share_memory_  # type: ignore[method-assign]
-    torch.UntypedStorage.is_shared = is_shared  # type: ignore[method-assign, assignment]
+    replace(torch.UntypedStorage, "share_memory_", share_memory_)
+    replace(torch.UntypedStorage, "is_shared", is_shared)

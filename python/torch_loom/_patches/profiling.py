@@ -6,6 +6,8 @@ from typing import Any
 
 from torch.autograd import profiler_util
 
+from .._replace import replace
+
 
 def apply() -> None:
     """Let tables be sorted by ``self_loom_time_total`` and its like, as their columns are called.
@@ -20,4 +22,4 @@ def apply() -> None:
             sort_by = sort_by.replace("loom", "device")
         return original(events, sort_by, *rest, **named)  # type: ignore[no-untyped-call]
 
-    profiler_util._build_table = build_table
+    replace(profiler_util, "_build_table", build_table)

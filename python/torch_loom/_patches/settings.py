@@ -15,6 +15,7 @@ import torch
 from torch.backends import ContextProp
 
 from .. import _C
+from .._replace import replace
 
 # Functions of torch._C: whatever public function or property sets them ends here.
 _SETTERS = (
@@ -49,7 +50,7 @@ def apply() -> None:
     for name in _SETTERS:
         setter = getattr(torch._C, name)
         changed[setter] = _after_queued_work(setter)
-        setattr(torch._C, name, changed[setter])
+        replace(torch._C, name, changed[setter])
     # Some properties of torch.backends were made with the functions themselves.
     for module in [m for n, m in sys.modules.items() if n.startswith("torch.backends")]:
         for attribute in vars(type(module)).values():

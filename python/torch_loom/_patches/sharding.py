@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from .. import _torch_features
+from .._replace import replace
 from ..integrations import import_hook
 
 _OUTPUTS = 9
@@ -26,7 +28,7 @@ def apply() -> None:
     """Register the strategies when DTensor is imported."""
     known = import_hook.Library(
         "torch",
-        versions=("2.13",),
+        versions=(_torch_features.MINOR,),
         without="torch.nn.attention.sdpa_kernel(SDPBackend.MATH)",
         patches={
             "torch.distributed.tensor._ops._matrix_ops": "._patches.sharding:register",
@@ -66,7 +68,7 @@ def register_for_sequences(module: ModuleType) -> None:
             module._original_strategies[operator] = context.__enter__()
             module._cp_strategy_contexts[operator] = context
 
-    module.register_cp_sharding_rules = register_cp_sharding_rules  # type: ignore[attr-defined]
+    replace(module, "register_cp_sharding_rules", register_cp_sharding_rules)
 
 
 def register_rings(module: ModuleType) -> None:
@@ -239,9 +241,10 @@ def _expand(schema: Any, choices: list[list[Any]], mesh: Any, outputs: int) -> A
             shards *= mesh.size(dim) if placement.is_shard(1) else 1
         return not is_grouped or all(heads.shape[1] % shards == 0 for heads in (query, key))
 
-    return expand_to_full_mesh_op_strategy(
-        mesh, schema, choices, input_index=outputs, is_valid_strategy_cb=keeps_groups
-    )
+    has_new_name = _torch_features.FULL_MESH_FILTER.is_there()
+    name = "full_mesh_strategy_filter" if has_new_name else "is_valid_strategy_cb"
+    named: dict[str, Any] = {"input_index": outputs, name: keeps_groups}
+    return expand_to_full_mesh_op_strategy(mesh, schema, choices, **named)
 
 
 def _argument(schema: Any, place: int) -> Any:

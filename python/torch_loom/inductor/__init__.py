@@ -10,13 +10,24 @@ first used, it looks for loom's scheduling, and :func:`register` is called.
 """
 
 import functools
+import sys
+import warnings
+from types import ModuleType
+
+from .. import _replace, _torch_features
 
 __all__ = ["register"]
 
 
 @functools.cache
-def register() -> None:
-    """Tell Inductor of loom. Called by Inductor's own registration; once is enough."""
+def register() -> bool:
+    """Tell Inductor of loom, if Inductor is still what loom's part of it was made for.
+
+    Called by Inductor's own registration, and where a graph enters it; once is enough.
+
+    Returns:
+        bool: whether Inductor knows loom. If not, there was a warning that says why.
+    """
     try:
         from . import (
             decisions,
@@ -28,6 +39,9 @@ def register() -> None:
             unasked_replays,
         )
 
+        for name, module in list(sys.modules.items()):
+            if name.startswith(f"{__name__}."):
+                _replace.check_overrides(_classes_of(module))
         decisions.apply()
         operators.lower()
         flex_attention.apply()
@@ -35,7 +49,16 @@ def register() -> None:
         registration.apply()
         stream_order.apply()
         unasked_replays.apply()
-    except AttributeError as error:  # which Inductor would take for a backend without one
-        raise ImportError(
-            f"torch-loom: torch.compile of this torch does not suit loom: {error}"
-        ) from error
+    except (AttributeError, ImportError, KeyError, TypeError) as error:
+        warnings.warn(
+            f"torch-loom: the Inductor of torch {_torch_features.MINOR} does not suit loom: "
+            f"{error!r}. torch.compile calls loom's operators, without kernels of its own.",
+            stacklevel=2,
+        )
+        return False
+    return True
+
+
+def _classes_of(module: ModuleType) -> list[type]:
+    things = vars(module).values()
+    return [x for x in things if isinstance(x, type) and x.__module__ == module.__name__]

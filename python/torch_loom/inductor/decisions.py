@@ -17,6 +17,8 @@ from torch._inductor.kernel import mm_common
 from torch._inductor.utils import sympy_product
 from torch._inductor.virtualized import V
 
+from .._replace import replace
+
 __all__ = ["apply"]
 
 # 64 KiB of float32, which the second-level cache of any core holds beside what else a block reads.
@@ -51,7 +53,7 @@ def _name_the_backend() -> None:
         return "cpp" if device_type == "loom" else original(device_type)
 
     for module in (utils, common, scheduler, mm_common):
-        vars(module)["get_current_backend"] = get_current_backend
+        replace(module, "get_current_backend", get_current_backend)
 
 
 def _realize_and_order_as_on_cpu() -> None:
@@ -64,8 +66,8 @@ def _realize_and_order_as_on_cpu() -> None:
         device = self.get_device()
         return device is not None and device.type in ("cpu", "loom")
 
-    ir.is_cpu = is_cpu
-    scheduler.BaseSchedulerNode.is_cpu = node_is_cpu  # type: ignore[method-assign]
+    replace(ir, "is_cpu", is_cpu)
+    replace(scheduler.BaseSchedulerNode, "is_cpu", node_is_cpu)
 
 
 def _choose_device_of_pointwise() -> None:
@@ -76,7 +78,7 @@ def _choose_device_of_pointwise() -> None:
     def is_gpu(device: str | None) -> bool:
         return device == "loom" or original(device)
 
-    lowering.is_gpu = is_gpu
+    replace(lowering, "is_gpu", is_gpu)
 
 
 def _scatter_by_operators() -> None:
@@ -102,9 +104,11 @@ def _scatter_by_operators() -> None:
     def needs_fallback_due_to_atomic_add_limitations(dtype: Any) -> bool:
         return _lowers_loom() or no_atomics(dtype)
 
-    lowering.use_scatter_fallback = use_scatter_fallback
-    lowering.needs_fallback_due_to_atomic_add_limitations = (
-        needs_fallback_due_to_atomic_add_limitations
+    replace(lowering, "use_scatter_fallback", use_scatter_fallback)
+    replace(
+        lowering,
+        "needs_fallback_due_to_atomic_add_limitations",
+        needs_fallback_due_to_atomic_add_limitations,
     )
 
 
@@ -130,7 +134,7 @@ def _scatter_what_was_there_before() -> None:
             values = _apart_from(name, values)
         return original(self, indices, values, accumulate, *rest, **named)
 
-    lowering.index_put_impl_ = index_put_impl_
+    replace(lowering, "index_put_impl_", index_put_impl_)
 
 
 def _apart_from(name: str, operand: Any) -> Any:
@@ -169,7 +173,7 @@ def _count_arguments_of_reductions() -> None:
         finally:
             lowering.is_triton = is_triton
 
-    lowering._make_reduction_inner = make_reduction_inner
+    replace(lowering, "_make_reduction_inner", make_reduction_inner)
 
 
 def _lies_in_memory(x: Any) -> bool:
@@ -188,7 +192,7 @@ def _divide_by_constants() -> None:
             return None
         return original(x)
 
-    lowering.get_constant_value = get_constant_value
+    replace(lowering, "get_constant_value", get_constant_value)
 
 
 def _pass_over_rows_twice() -> None:
@@ -206,8 +210,8 @@ def _pass_over_rows_twice() -> None:
         is_cached = row.is_Integer and row <= _ELEMENTS_OF_A_CACHED_ROW
         return bool(row == 0 or (is_cached and rows != 1))
 
-    lowering.use_two_step_variance = use_two_step_variance
-    lowering.var_mean_sum_ = _divides_in_place(lowering.var_mean_sum_)
+    replace(lowering, "use_two_step_variance", use_two_step_variance)
+    replace(lowering, "var_mean_sum_", _divides_in_place(lowering.var_mean_sum_))
 
 
 def _divides_in_place(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -247,7 +251,7 @@ def _keep_layouts_of_convolutions() -> None:
             return bool(config.force_layout_optimization)
         return bool(original(graph_module, is_inference=is_inference))
 
-    graph.GraphLowering.decide_layout_opt = staticmethod(decide_layout_opt)  # type: ignore[assignment]
+    replace(graph.GraphLowering, "decide_layout_opt", staticmethod(decide_layout_opt))
 
 
 def _concatenate_by_copies() -> None:
@@ -260,7 +264,7 @@ def _concatenate_by_copies() -> None:
             return ir.TensorBox(ir.ConcatKernel.create(inputs, dim))
         return original(inputs, dim)
 
-    lowering.pointwise_cat = pointwise_cat
+    replace(lowering, "pointwise_cat", pointwise_cat)
 
 
 def _find_memory_below_views() -> None:
@@ -273,7 +277,7 @@ def _find_memory_below_views() -> None:
             x = x.data
         return original(x, new_size, reindex)
 
-    ir.GenericView.create = classmethod(create)  # type: ignore[assignment]
+    replace(ir.GenericView, "create", classmethod(create))
 
 
 def _fuse_by_rules() -> None:
@@ -290,8 +294,8 @@ def _fuse_by_rules() -> None:
     def combinable(cls: Any, nodes: Any) -> Any:
         return [node for node in combinable_nodes(nodes) if not _is_on_loom(node)]
 
-    scheduler.Scheduler.speedup_by_fusion = fuses  # type: ignore[method-assign]
-    scheduler.ForeachKernelSchedulerNode.combinable_nodes = classmethod(combinable)  # type: ignore[assignment]
+    replace(scheduler.Scheduler, "speedup_by_fusion", fuses)
+    replace(scheduler.ForeachKernelSchedulerNode, "combinable_nodes", classmethod(combinable))
 
 
 def _is_on_loom(node: Any) -> bool:

@@ -12,14 +12,20 @@ class LoomDeviceOps(DeviceOpOverrides):
     def import_get_raw_stream_as(self, name: str) -> str:
         return f"from torch_loom.inductor.interface import get_raw_stream as {name}"
 
-    def set_device(self, device_idx: int) -> str:
+    def set_device(self, device_idx: int | str) -> str:
         return f"torch.loom.set_device({device_idx})"
 
     def synchronize(self) -> str:
         return "torch.loom.synchronize()"
 
-    def device_guard(self, device_idx: int) -> str:
+    def device_guard(self, device_idx: int | str) -> str:
         return f"torch.loom.device({device_idx})"
+
+    def current_device_idx_expr(self) -> str:  # DEVICE_INDEX_EXPRESSION
+        return "torch.loom.current_device()"
+
+    def aten_device_type(self) -> str:  # ATEN_DEVICE_TYPE
+        return "at::kPrivateUse1"
 
     def current_stream(self) -> str:
         return "torch.loom.current_stream()"

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from .. import amp, device as devices, memory, streams
+from .._replace import check_overrides
 
 __all__ = ["get_raw_stream", "register"]
 
@@ -22,6 +23,7 @@ def get_raw_stream(device_index: int) -> int:
 def register(device_interface: ModuleType) -> None:
     """Give `torch._dynamo.device_interface`, which has just been imported, loom's answers."""
     interface = _make_interface(device_interface)
+    check_overrides([interface])
     device_interface.register_interface_for_device("loom", interface)
     for index in range(_MOST_DEVICES):
         device_interface.register_interface_for_device(f"loom:{index}", interface)
@@ -73,5 +75,16 @@ def _make_interface(device_interface: ModuleType) -> type[Any]:
         @staticmethod
         def is_bf16_supported(including_emulation: bool = False) -> bool:
             return amp.is_bf16_supported()
+
+        # torch 2.15 asks the interface what earlier versions ask the scheduling, or know by name.
+        @staticmethod
+        def backend_features(device: Any = None) -> set[Any]:
+            from .scheduling import LoomScheduling
+
+            return set(LoomScheduling.get_backend_features(torch.device("loom", 0)))
+
+        @classmethod
+        def is_graph_capture_supported(cls, device: Any = None) -> bool:
+            return True  # by replays of loom's own: reduce_overhead.py
 
     return LoomInterface

@@ -12,6 +12,7 @@ from torch._inductor.codecache import CppPythonBindingsCodeCache, LambdaFuture, 
 from torch._inductor.custom_graph_pass import get_hash_for_files
 
 from .. import _C
+from .._replace import replace
 
 __all__ = ["HEADERS", "INCLUDE", "KernelCache", "add_include_path", "headers_hash", "loom_kernel"]
 
@@ -68,4 +69,4 @@ def add_include_path() -> None:
             include_dirs = [*include_dirs, str(INCLUDE)]
         return (definitions, include_dirs, *rest)
 
-    cpp_builder.get_cpp_torch_device_options = get_cpp_torch_device_options
+    replace(cpp_builder, "get_cpp_torch_device_options", get_cpp_torch_device_options)

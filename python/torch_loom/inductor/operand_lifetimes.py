@@ -12,6 +12,8 @@ import torch
 from torch._inductor.codegen import wrapper
 from torch._inductor.utils import LineContext
 
+from .. import _torch_features
+
 __all__ = ["outlive_epilogues"]
 
 # What stands between two calls and starts nothing.
@@ -24,6 +26,8 @@ _QUIET_LINES = (
     wrapper.MultiOutputLine,
     wrapper.UnbackedSymbolDefsLine,
     LineContext,
+    # See GROUPED_LAYOUT_CHECKS.
+    *_torch_features.existing(wrapper, ("GroupedAssertSizeStrideLine",)),
 )
 _JOINING_OPERATORS = (torch.ops.aten._native_batch_norm_legit_no_training.default,)
 

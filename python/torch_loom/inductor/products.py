@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch._C import DispatchKey
 
+from .._replace import replace
+
 __all__ = ["keep", "match_int8_weights"]
 
 _aten = torch.ops.aten
@@ -60,8 +62,8 @@ def match_int8_weights(quantization: Any) -> None:
         register_lowerings()
         _register_matrices(quantization)
 
-    quantization._is_valid_woq_optimization_pattern = _is_valid_woq_optimization_pattern
-    quantization._register_woq_lowerings = _register_woq_lowerings
+    replace(quantization, "_is_valid_woq_optimization_pattern", _is_valid_woq_optimization_pattern)
+    replace(quantization, "_register_woq_lowerings", _register_woq_lowerings)
 
 
 def _has_int8_weights(match: Any) -> bool:

@@ -12,6 +12,7 @@ from torch._inductor import config, cudagraph_utils, output_code
 from torch._inductor.utils import BoxedBool
 from torch._inductor.virtualized import V
 
+from .._replace import replace
 from .replay import Replays
 from .stream_functions import has_synchronisation
 
@@ -20,13 +21,13 @@ __all__ = ["apply", "why_inputs_must_stay"]
 
 def apply() -> None:
     """Take over graphs of loom; others go their way."""
-    _replace(cudagraph_utils, "check_multiple_devices_or_any_cpu_nodes", _with_loom)
-    _replace(output_code, "cudagraph_post_compile", _replayed_on_loom)
-    _replace(output_code, "cudagraph_partition_post_compile", _replayed_on_loom)
+    _wrap(cudagraph_utils, "check_multiple_devices_or_any_cpu_nodes", _with_loom)
+    _wrap(output_code, "cudagraph_post_compile", _replayed_on_loom)
+    _wrap(output_code, "cudagraph_partition_post_compile", _replayed_on_loom)
 
 
-def _replace(module: ModuleType, name: str, wrap: Callable[[Any], Any]) -> None:
-    setattr(module, name, wrap(getattr(module, name)))
+def _wrap(module: ModuleType, name: str, wrap: Callable[[Any], Any]) -> None:
+    replace(module, name, wrap(getattr(module, name)))
 
 
 def _with_loom(original: Callable[[Any], str | None]) -> Callable[[Any], str | None]:

@@ -16,7 +16,8 @@ from torch._inductor.fx_passes import post_grad
 from torch.utils._ordered_set import OrderedSet
 from torch.utils._pytree import tree_leaves
 
-from .. import _C, device as devices
+from .. import _C, _torch_features, device as devices
+from .._replace import replace
 from . import host_operands, kernel_cache, unindexed_devices
 from .cpp_wrapper import LoomCppWrapper
 from .device_ops import LoomDeviceOps
@@ -29,12 +30,14 @@ __all__ = ["apply"]
 def apply() -> None:
     """Register the code generator, the wrappers and the graph pass."""
     kernel_cache.add_include_path()
-    cpp_utils.DEVICE_TO_ATEN["loom"] = "at::kPrivateUse1"
-    register_device_op_overrides("loom", LoomDeviceOps())
+    operations = LoomDeviceOps()
+    if not _torch_features.ATEN_DEVICE_TYPE.is_there():
+        cpp_utils.DEVICE_TO_ATEN["loom"] = operations.aten_device_type()
+    register_device_op_overrides("loom", operations)
     register_backend_for_device(
         "loom", LoomScheduling, LoomWrapper, LoomCppWrapper, device_custom_pass=_LoomPass()
     )
-    post_grad.get_all_devices = _devices
+    replace(post_grad, "get_all_devices", _devices)
 
 
 def _devices(gm: torch.fx.GraphModule) -> OrderedSet[torch.device]:

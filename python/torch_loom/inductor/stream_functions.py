@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from .. import device as devices, streams
+from .._replace import replace
 
 __all__ = [
     "create",
@@ -49,7 +50,7 @@ def follow(variables: ModuleType) -> None:
         _find_streams_of_other_devices()
         return known
 
-    variable._get_handlers = staticmethod(handlers)
+    replace(variable, "_get_handlers", staticmethod(handlers))
 
 
 def _find_streams_of_other_devices() -> None:
@@ -65,7 +66,7 @@ def _find_streams_of_other_devices() -> None:
             raise LookupError(f"the current stream of {device} is not known")
         return stream
 
-    SymbolicStreamState.cur_stream = cur_stream  # type: ignore[method-assign]
+    replace(SymbolicStreamState, "cur_stream", cur_stream)
 
 
 def create(variables: ModuleType) -> None:
@@ -93,7 +94,7 @@ def pass_if_used(output_graph: ModuleType) -> None:
         others = len(output_graph.index_to_bytecode_constructor) > 1
         return others or not unseen
 
-    output_graph.has_user_objects = has_user_objects  # type: ignore[attr-defined]
+    replace(output_graph, "has_user_objects", has_user_objects)
 
 
 def estimate(streams_of_graphs: ModuleType) -> None:
@@ -104,7 +105,8 @@ def estimate(streams_of_graphs: ModuleType) -> None:
     """
     _estimate_times(streams_of_graphs)
     _find_streams_of_waits(streams_of_graphs)
-    _keep_gradients_out_of_forward(streams_of_graphs)
+    if not hasattr(streams_of_graphs, "_collect_sync_forward_deps"):  # STREAM_WAITS_BY_PARTITION
+        _keep_gradients_out_of_forward(streams_of_graphs)
 
 
 def _find_streams_of_waits(streams_of_graphs: Any) -> None:
@@ -122,7 +124,7 @@ def _find_streams_of_waits(streams_of_graphs: Any) -> None:
         place = places.get(node.target)
         return original(node) if place is None else node.args[place]
 
-    streams_of_graphs.get_stream_or_current_stream = get_stream_or_current_stream
+    replace(streams_of_graphs, "get_stream_or_current_stream", get_stream_or_current_stream)
 
 
 def _keep_gradients_out_of_forward(streams_of_graphs: Any) -> None:
@@ -138,7 +140,7 @@ def _keep_gradients_out_of_forward(streams_of_graphs: Any) -> None:
             for wait, nodes in original(graph).items()
         }
 
-    streams_of_graphs._collect_wait_stream_forward_deps = collect
+    replace(streams_of_graphs, "_collect_wait_stream_forward_deps", collect)
 
 
 def _enters(node: torch.fx.Node) -> bool:
@@ -163,7 +165,7 @@ def _estimate_times(streams_of_graphs: Any) -> None:
         count = sum(_hint(tensor.numel()) * tensor.itemsize for tensor in tensors)
         return count / _BYTES_PER_MILLISECOND
 
-    streams_of_graphs.get_roofline_estimate = get_roofline_estimate
+    replace(streams_of_graphs, "get_roofline_estimate", get_roofline_estimate)
 
 
 def _hint(size: Any) -> float:
@@ -183,7 +185,7 @@ def keep_saved(graph_compile: ModuleType) -> None:
             return []
         return list(original(forward, *rest, **named))
 
-    graph_compile.collect_bw_donated_buffer_idxs = collect  # type: ignore[attr-defined]
+    replace(graph_compile, "collect_bw_donated_buffer_idxs", collect)
 
 
 def has_synchronisation(graph_module: torch.nn.Module) -> bool:

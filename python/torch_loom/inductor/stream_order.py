@@ -14,6 +14,8 @@ from typing import Any
 from torch._inductor import scheduler
 from torch._inductor.virtualized import V
 
+from .._replace import replace
+
 __all__ = ["apply", "side_streams"]
 
 
@@ -46,7 +48,7 @@ def apply() -> None:
         begin(self, node)
 
     for function in (_populate_stream_assignments, compute_dependencies, enter_context):
-        setattr(scheduler.Scheduler, function.__name__, function)
+        replace(scheduler.Scheduler, function.__name__, function)
 
 
 def side_streams() -> list[int]:

@@ -14,6 +14,7 @@ from torch._inductor import config
 from torch._inductor.output_code import CompiledFxGraph
 from torch._inductor.virtualized import V
 
+from .._replace import replace
 from .reduce_overhead import why_inputs_must_stay
 from .replay import Limits, Replays
 from .stream_functions import has_synchronisation
@@ -52,7 +53,7 @@ def apply() -> None:
                 Limits(_MOST_BYTES_COPIED, _MOST_BYTES_KEPT, _MOST_BYTES_KEPT_BY_ALL),
             )
 
-    CompiledFxGraph.post_compile = post_compile  # type: ignore[method-assign]
+    replace(CompiledFxGraph, "post_compile", post_compile)
 
 
 def may_be_replayed(is_inference: bool) -> bool:

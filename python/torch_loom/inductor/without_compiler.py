@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""``torch.compile`` where there is no C++ compiler: graphs call loom's operators.
+"""``torch.compile`` without generated kernels: graphs call loom's operators.
 
-Those are fused as they are without ``torch.compile``, into programs that loom itself makes machine
+So it is where there is no C++ compiler, and where Inductor is not what loom was made for. Operators
+are fused as they are without ``torch.compile``, into programs that loom itself makes machine
 code of. What compiling buys is that a model's Python does not run, that graphs are replayed with
 ``mode="reduce-overhead"``, and that a program that compiles runs everywhere.
 """
@@ -12,6 +13,9 @@ from types import ModuleType
 from typing import Any
 
 import torch
+
+from .._replace import replace
+from . import register
 
 __all__ = ["apply"]
 
@@ -24,14 +28,29 @@ def apply(compile_fx: ModuleType) -> None:
 
     @functools.wraps(original)
     def compile_graph(model: Any, inputs: Any, *args: Any, **named: Any) -> Any:
-        by_operators = config.fallback_by_default
-        if by_operators or not _has_loom(model, inputs) or _has_compiler():
+        if not _has_loom(model, inputs):
+            return original(model, inputs, *args, **named)
+        if not register():
+            return _without_inductor(model, inputs)
+        if config.fallback_by_default or _has_compiler():
             return original(model, inputs, *args, **named)
         _warn()
         patches = (named.pop("config_patches", None) or {}) | lite_mode_options
         return original(model, inputs, *args, config_patches=patches, **named)
 
-    compile_fx.compile_fx = compile_graph  # type: ignore[attr-defined]
+    replace(compile_fx, "compile_fx", compile_graph)
+
+
+def _without_inductor(model: Any, inputs: Any) -> Any:
+    from torch._dynamo.backends import debugging
+    from torch._inductor.virtualized import V
+
+    if V.aot_compilation:
+        raise NotImplementedError(
+            "AOTInductor: a model cannot be compiled for loom with this torch; an earlier warning "
+            "says why"
+        )
+    return debugging.aot_eager(model, inputs)
 
 
 def _has_loom(model: Any, inputs: Any) -> bool:

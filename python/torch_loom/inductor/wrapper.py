@@ -5,6 +5,7 @@ Every allocation and kernel names its device, so the wrapper needs no device gua
 the device of their tensors.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from torch._inductor import config, ir
@@ -131,12 +132,22 @@ class LoomWrapper(_LoomCalls):
         super().__init__()
         self._checked: dict[str, tuple[str, str]] = {}  # inputs, with sizes and strides
 
-    def write_assert_size_stride(self, name: str, size: str, stride: str, op_name: str) -> None:
-        # A call each, just before the input is used, is a fifth of what small graphs cost.
+    def write_assert_size_stride(
+        self, name: str, size: str, stride: str, op_name: str, *rest: Any, **named: Any
+    ) -> None:
+        # A call each, just before the input is used, is a fifth of what small graphs cost. Of
+        # results torch 2.14 checks the dtype, too, by one more argument.
         if op_name == "input" and _are_numbers(size) and _are_numbers(stride):
             self._checked[name] = (size, stride)
         else:
-            super().write_assert_size_stride(name, size, stride, op_name)
+            super().write_assert_size_stride(name, size, stride, op_name, *rest, **named)
+
+    def write_assert_size_stride_grouped(
+        self, asserts: Sequence[tuple[str, str, str]], op_name: str
+    ) -> None:
+        # _torch_features.GROUPED_LAYOUT_CHECKS: those of inputs that are used together.
+        for name, size, stride in asserts:
+            self.write_assert_size_stride(name, size, stride, op_name)
 
     def run_wrapper_ir_passes(self, is_inference: bool) -> None:
         if unasked_replays.may_be_replayed(is_inference):
