@@ -18,12 +18,13 @@ DONE := $(VENV)/.loom
 export PATH := $(VENV)/bin:$(PATH)
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 
-.PHONY: help demo test test-all test-systems conformance fuzz install lint format tidy sanitizers model arm bench clean distclean
+.PHONY: help check-torch demo test test-all test-systems conformance fuzz install lint format tidy sanitizers model arm bench clean distclean
 
 help:
 	@echo "make demo        train two models on cpu and on loom, and compare (builds, unless dist/ has a wheel)"
 	@echo "make test        build, run the C++ tests and the quick Python tests (ten minutes)"
 	@echo "make test-all    the tests that make test leaves out (an hour)"
+	@echo "make check-torch   the tests of make test with another torch: VERSION=2.14.1, in build/torch-2.14.1"
 	@echo "make test-systems  every PyTorch system on loom, the slow tests too; writes docs/systems.md"
 	@echo "make conformance PyTorch's own operator databases, loom against cpu, all of them"
 	@echo "make fuzz        random calls and programs, loom against cpu, in all modes, for MINUTES=10"
@@ -61,6 +62,12 @@ test-all: define := --config-settings=cmake.define.LOOM_BUILD_TESTS=ON
 test-all: extras := ,systems,examples
 test-all: $(DONE)/gtest install
 	ctest --test-dir $(BUILD) --output-on-failure --parallel $(JOBS) -L rest $(ARGS)
+
+# In an environment and a build tree of their own.
+check-torch:
+	test -n '$(VERSION)' || { echo 'which torch? make check-torch VERSION=2.14.1'; exit 1; }
+	$(MAKE) test VENV='$(CURDIR)/build/torch-$(VERSION)/venv' BUILD='build/torch-$(VERSION)/make' \
+	  TORCH='$(VERSION)'
 
 test-systems: extras := ,systems,examples
 test-systems: install
