@@ -74,6 +74,9 @@ def _register() -> str:
     global _registered
     import torch
 
+    from . import _variants
+
+    _variants.choose(sys.modules[__package__].__path__, torch.__version__)
     _check_torch_version(torch.__version__)  # before the library is loaded: its symbols may differ
     from . import _C
 
