@@ -60,6 +60,23 @@ if(LOOM_SANITIZER)
 endif()
 target_link_libraries(loom_flags INTERFACE Threads::Threads)
 
+# A library that is linked with an older glibc's names runs on systems with that one, too.
+set(
+  LOOM_GLIBC_STUBS
+  ""
+  CACHE PATH
+  "Stubs of an older glibc's libraries, made by tools/glibc_stubs.py, to link with"
+)
+# loom_link_old_glibc(target): links a shared library with LOOM_GLIBC_STUBS, if there are any.
+function(loom_link_old_glibc target)
+  if(LOOM_GLIBC_STUBS)
+    target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/cpp/loom/base/old_glibc.cpp)
+    target_link_options(${target} PRIVATE -L${LOOM_GLIBC_STUBS})
+    # Libraries of their own, before glibc 2.34.
+    target_link_libraries(${target} PRIVATE pthread dl)
+  endif()
+endfunction()
+
 # loom_batch(target name file...): sources of the current folder that are compiled as one file, because each that includes
 # torch's headers spends three seconds on them. They share their anonymous namespaces: where two define the same name, move
 # one to another batch. LOOM_BATCHES=OFF compiles each by itself.

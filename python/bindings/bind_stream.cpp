@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/backend/device_state.h"
 #include "loom/backend/stream.h"
+#include "loom/base/futex.h"
 #include "loom/device/queue.h"
 
 #include <c10/core/Stream.h>
 
 #include "bindings.h"
-#include <chrono>
-#include <future>
-#include <utility>
+#include <atomic>
+#include <cstdint>
+#include <memory>
 
 namespace loom::python {
 namespace {
@@ -18,22 +19,27 @@ namespace {
 class Hold {
  public:
   Hold(c10::DeviceIndex device, double seconds) {
-    current_stream(device).queue().submit(
-        "hold", [end = released_.get_future().share(),
-                 limit = std::chrono::duration<double>(seconds)] { end.wait_for(limit); });
+    current_stream(device).queue().submit("hold", [released = released_, seconds] {
+      const std::int64_t end = now_ns() + static_cast<std::int64_t>(seconds * 1e9);
+      // Relaxed: nothing is read that was written before the release.
+      while (released->load(std::memory_order_relaxed) == 0 && now_ns() < end) {
+        futex_wait_for(*released, 0, end - now_ns());
+      }
+    });
   }
   ~Hold() { release(); }
   Hold(const Hold&) = delete;
   Hold& operator=(const Hold&) = delete;
 
-  /// Thread: with the GIL, which guards `done_`.
-  void release() {
-    if (!std::exchange(done_, true)) released_.set_value();
+  void release() noexcept {
+    released_->store(1, std::memory_order_relaxed);
+    futex_wake(*released_);
   }
 
  private:
-  std::promise<void> released_;
-  bool done_ = false;
+  /// 0 until it is released; the command keeps it.
+  const std::shared_ptr<std::atomic<std::uint32_t>> released_ =
+      std::make_shared<std::atomic<std::uint32_t>>(0);
 };
 
 }  // namespace

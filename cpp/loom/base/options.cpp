@@ -33,17 +33,36 @@ std::int64_t parse_integer(std::string_view name, std::string_view value, std::i
   return number;
 }
 
+/// Takes a number such as 512 or 1.5 from the front of a text; not a number if there is none. (With
+/// std::from_chars for floating-point numbers the library would need a newer C++ library than other
+/// programs do.)
+double take_decimal(std::string_view& text) {
+  double number = 0, place = 1;
+  bool digits = false, behind_point = false;
+  while (!text.empty()) {
+    const char next = text.front();
+    if (next >= '0' && next <= '9') {
+      number = number * 10 + (next - '0');
+      if (behind_point) place *= 10;
+      digits = true;
+    } else if (next == '.' && !behind_point) {
+      behind_point = true;
+    } else {
+      break;
+    }
+    text.remove_prefix(1);
+  }
+  return digits ? number / place : std::numeric_limits<double>::quiet_NaN();
+}
+
 /// Bytes: a number with an optional unit K, M, G or T (powers of 1024), e.g. 512M or 1.5G.
 std::size_t parse_bytes(std::string_view name, std::string_view value) {
   constexpr double kMinimum = 2 << 20;
   constexpr double kMaximum = 16.0 * 1024 * 1024 * 1024 * 1024;
   constexpr std::string_view kExpected =
       "a number of bytes from 2M to 16T with an optional unit K, M, G or T, such as 512M or 1.5G";
-  double number = 0;
-  const auto [end, error] =
-      std::from_chars(value.data(), value.data() + value.size(), number, std::chars_format::fixed);
-  if (error != std::errc()) reject(name, value, kExpected);
-  const std::string_view unit = value.substr(static_cast<std::size_t>(end - value.data()));
+  std::string_view unit = value;
+  double number = take_decimal(unit);
   if (unit.size() == 1) {
     const std::size_t power = std::string_view("KMGT").find(static_cast<char>(unit[0] & ~0x20));
     if (power == std::string_view::npos) reject(name, value, kExpected);

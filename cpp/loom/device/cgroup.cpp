@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdint>
 #include <fstream>
 #include <sstream>
 #include <string_view>
@@ -108,12 +109,13 @@ std::optional<std::string> read_line(const std::string& path) {
   return line;
 }
 
-/// The number at the beginning of a text, if it begins with one.
+/// The whole number at the beginning of a text, if it begins with one: all that the system writes.
 std::optional<double> leading_number(const std::optional<std::string>& text) {
-  double number = 0;
+  std::int64_t number = 0;
   if (!text) return std::nullopt;
   const auto result = std::from_chars(text->data(), text->data() + text->size(), number);
-  return result.ec == std::errc() ? std::optional(number) : std::nullopt;
+  if (result.ec != std::errc()) return std::nullopt;
+  return static_cast<double>(number);
 }
 
 template <class Number>
