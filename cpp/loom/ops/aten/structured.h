@@ -36,9 +36,12 @@
 namespace loom::ops {
 namespace detail {
 
-/// Calls a CPU kernel, whose outputs are its last arguments, with outputs first.
-template <auto kCpu, std::size_t kOutputs>
+/// Calls a CPU kernel, whose outputs are its last arguments, with outputs first. The kernel is a
+/// pointer that is known at run time only: operators of one signature share their commands' code.
+template <std::size_t kOutputs, class Kernel>
 struct OutputsFirst {
+  Kernel kernel;
+
   template <class... Argument>
   void operator()(Argument&&... arguments) const {
     constexpr std::size_t kInputs = sizeof...(Argument) - kOutputs;
@@ -46,11 +49,16 @@ struct OutputsFirst {
     [&]<std::size_t... kOut, std::size_t... kIn>(std::index_sequence<kOut...>,
                                                  std::index_sequence<kIn...>) {
       const KeptForm forms[] = {KeptForm(std::get<kOut>(all))...};
-      kCpu(std::get<kOutputs + kIn>(all)..., std::get<kOut>(all)...);
+      kernel(std::get<kOutputs + kIn>(all)..., std::get<kOut>(all)...);
       for (const KeptForm& kept : forms) kept.restore();
     }(std::make_index_sequence<kOutputs>{}, std::make_index_sequence<kInputs>{});
   }
 };
+
+template <std::size_t kOutputs, class Kernel>
+OutputsFirst<kOutputs, Kernel> outputs_first(Kernel kernel) {
+  return {kernel};
+}
 
 }  // namespace detail
 
@@ -61,7 +69,7 @@ void launch_cpu(const char* name, Split split, const std::array<at::Tensor, kOut
   std::apply(
       [&](const auto&... output) {
         launch_on(outputs[0].device(), name, std::move(split),
-                  detail::OutputsFirst<kCpu, kOutputs>{}, out(output)..., arguments...);
+                  detail::outputs_first<kOutputs>(kCpu), out(output)..., arguments...);
       },
       outputs);
 }

@@ -36,7 +36,7 @@ namespace native = at::native;
 
 // Columns of a panel: LAPACK's own block size for matrices this large is 32 to 64, and a product
 // with 64 inner elements runs near its full rate.
-constexpr std::int64_t kPanel = 64;
+constexpr std::int64_t kPanelColumns = 64;
 // Columns of a slice: of some 16 slices, since each packs the panel anew, but few enough that a
 // slice stays in the second-level cache.
 constexpr std::int64_t kShortestSlice = 64, kLongestSlice = 256, kSlices = 16;
@@ -120,10 +120,12 @@ template <class Prepare, class Apply>
 void factorize(Grid& grid, std::int64_t width, std::int64_t columns, const Prepare& prepare,
                const Apply& apply) {
   const std::int64_t slice = slice_length(columns);
-  const auto end_of = [&](std::int64_t panel) { return std::min((panel + 1) * kPanel, width); };
+  const auto end_of = [&](std::int64_t panel) {
+    return std::min((panel + 1) * kPanelColumns, width);
+  };
   prepare(0, end_of(0));
-  for (std::int64_t begin = 0; begin < width; begin += kPanel) {
-    const std::int64_t panel = begin / kPanel, end = end_of(panel);
+  for (std::int64_t begin = 0; begin < width; begin += kPanelColumns) {
+    const std::int64_t panel = begin / kPanelColumns, end = end_of(panel);
     if (end == columns) break;
     const std::int64_t next = end < width ? end_of(panel + 1) : end;
     grid.run(1 + ceil_div(columns - next, slice), [&](std::int64_t block) {
@@ -177,8 +179,8 @@ int lu(Grid& grid, const Matrix<T>& a, int* pivots) {
                          upper.tensor());
       });
   // The columns of each panel lack the exchanges of the panels behind it.
-  grid.run(ceil_div(width, kPanel), [&](std::int64_t panel) {
-    const std::int64_t begin = panel * kPanel, end = std::min(begin + kPanel, width);
+  grid.run(ceil_div(width, kPanelColumns), [&](std::int64_t panel) {
+    const std::int64_t begin = panel * kPanelColumns, end = std::min(begin + kPanelColumns, width);
     exchange_rows(a.part(0, begin, a.rows, end), pivots, end, width);
   });
   return first_zero;
@@ -285,7 +287,7 @@ template <class T>
 class ReflectionRoom {
  public:
   explicit ReflectionRoom(std::int64_t rows)
-      : rows_(rows), room_(kReflectors.get<T>(2 * (rows + 2 * kPanel) * kPanel)) {}
+      : rows_(rows), room_(kReflectors.get<T>(2 * (rows + 2 * kPanelColumns) * kPanelColumns)) {}
 
   /// Of the columns [begin, end) of a panel that LAPACK has factorised.
   void take(const Matrix<T>& a, const T* scales, std::int64_t begin, std::int64_t end) {
@@ -297,7 +299,8 @@ class ReflectionRoom {
       to[j] = 1;
       std::copy(a.at(begin + j + 1, begin + j), a.at(0, begin + j) + a.rows, to + j + 1);
     }
-    const Matrix<T> dots{made.factor.data + kPanel * kPanel, count, count, kPanel};
+    const Matrix<T> dots{made.factor.data + kPanelColumns * kPanelColumns, count, count,
+                         kPanelColumns};
     at::Tensor result = dots.tensor();
     at::cpu::mm_out(result, made.vectors.tensor(/*transposed=*/true), made.vectors.tensor());
     for (std::int64_t j = 0; j < count; ++j) {
@@ -327,9 +330,11 @@ class ReflectionRoom {
 
  private:
   [[nodiscard]] Reflections<T> of(std::int64_t begin, std::int64_t end) const {
-    T* const start = room_ + (begin / kPanel) % 2 * (rows_ + 2 * kPanel) * kPanel;
+    T* const start =
+        room_ + (begin / kPanelColumns) % 2 * (rows_ + 2 * kPanelColumns) * kPanelColumns;
     const std::int64_t count = end - begin;
-    return {{start, rows_ - begin, count, rows_}, {start + rows_ * kPanel, count, count, kPanel}};
+    return {{start, rows_ - begin, count, rows_},
+            {start + rows_ * kPanelColumns, count, count, kPanelColumns}};
   }
 
   const std::int64_t rows_;
@@ -368,14 +373,16 @@ void make_q(Grid& grid, const Matrix<T>& a, const T* scales, std::int64_t count)
   };
   for (std::int64_t column = count; column < a.columns; ++column) set_identity(column);
   if (count == 0) return;
-  const std::int64_t slice = slice_length(a.columns), last_panel = (count - 1) / kPanel;
-  const auto end_of = [&](std::int64_t panel) { return std::min((panel + 1) * kPanel, count); };
-  room.take(a, scales, last_panel * kPanel, count);
+  const std::int64_t slice = slice_length(a.columns), last_panel = (count - 1) / kPanelColumns;
+  const auto end_of = [&](std::int64_t panel) {
+    return std::min((panel + 1) * kPanelColumns, count);
+  };
+  room.take(a, scales, last_panel * kPanelColumns, count);
   for (std::int64_t panel = last_panel; panel >= 0; --panel) {
-    const std::int64_t begin = panel * kPanel, end = end_of(panel);
+    const std::int64_t begin = panel * kPanelColumns, end = end_of(panel);
     grid.run(1 + ceil_div(a.columns - begin, slice), [&](std::int64_t block) {
       if (block == 0) {  // whose vectors no other block touches
-        if (panel > 0) room.take(a, scales, begin - kPanel, begin);
+        if (panel > 0) room.take(a, scales, begin - kPanelColumns, begin);
         return;
       }
       const std::int64_t first = begin + (block - 1) * slice;

@@ -27,8 +27,8 @@ struct Checked {
     const HostRegion host;
     std::apply(
         [&](const auto&... output) {
-          detail::OutputsFirst<kCpu, kOutputs>{}(TensorRef(output, /*writes=*/true).alias()...,
-                                                 on_host(arguments)...);
+          detail::outputs_first<kOutputs>(kCpu)(TensorRef(output, /*writes=*/true).alias()...,
+                                                on_host(arguments)...);
         },
         outputs);
     note_written(outputs);

@@ -29,7 +29,7 @@ struct CpuSteps {
   template <auto kCpu, std::size_t kOutputs, class... Argument>
   static void run(std::array<at::Tensor, kOutputs> outputs, const Argument&... arguments) {
     std::apply(
-        [&](auto&... output) { detail::OutputsFirst<kCpu, kOutputs>{}(output..., arguments...); },
+        [&](auto&... output) { detail::outputs_first<kOutputs>(kCpu)(output..., arguments...); },
         outputs);
   }
 };

@@ -110,8 +110,8 @@ class Decomposition {
         const TensorRef* const tensors[] = {&std::get<kTensor>(all)...};
         const SlicePlan plan = split.plan(tensors);
         const auto call = [&](auto part) {
-          detail::OutputsFirst<kCpu, kOutputs>{}(part(kTensor)...,
-                                                 std::get<sizeof...(kTensor) + kValue>(all)...);
+          detail::outputs_first<kOutputs>(kCpu)(part(kTensor)...,
+                                                std::get<sizeof...(kTensor) + kValue>(all)...);
         };
         try {
           grid.run(plan.blocks(), [&](std::int64_t block) {

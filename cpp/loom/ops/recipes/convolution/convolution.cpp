@@ -94,7 +94,7 @@ at::Tensor in_order(const at::Tensor& tensor, bool channels_last) {
 }
 
 /// What is transposed is the gradient of the images of a convolution.
-bool convolve_transposed(const at::Tensor& output, const at::Tensor& input,
+bool launch_transposed(const at::Tensor& output, const at::Tensor& input,
                          const at::Tensor& weight, const at::Tensor& bias, const Parameters& p) {
   if (p.groups != 1 || (bias.defined() && bias.scalar_type() != output.scalar_type())) return false;
   const WindowSteps steps{p.stride, p.padding, p.dilation};
@@ -115,7 +115,7 @@ bool convolve_transposed(const at::Tensor& output, const at::Tensor& input,
 /// One of those that need neither oneDNN nor ATen.
 bool convolve_alone(const at::Tensor& output, const at::Tensor& input, const at::Tensor& weight,
                     const at::Tensor& bias, const Parameters& p) {
-  if (p.transposed) return convolve_transposed(output, input, weight, bias, p);
+  if (p.transposed) return launch_transposed(output, input, weight, bias, p);
   const WindowSteps steps{p.stride, p.padding, p.dilation};
   if (p.groups != 1) return launch_depthwise(output, input, weight, bias, steps, p.groups);
   return (is_plain(p.stride, p.padding) && convolve_as_product(output, input, weight, bias)) ||
