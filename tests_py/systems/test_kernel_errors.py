@@ -13,6 +13,8 @@ import pytest
 import torch
 from torch import nn
 
+from torch_loom import _C
+
 
 def bad_rows() -> torch.Tensor:
     """Rows of an embedding that does not have them; its error has been raised once already."""
@@ -184,6 +186,28 @@ def test_new_tensors_in_the_memory_of_failed_ones_are_healthy():
         fresh[0] = 1
         fresh[1] = 2
         assert fresh.sum().item() == 12
+
+
+WRITERS = {
+    "mv": (lambda x: x.mv(x[0]), torch.float32),
+    "mv of columns": (lambda x: x.t().mv(x[0]), torch.float32),
+    "linear of a vector": (lambda x: nn.functional.linear(x, x[0]), torch.float32),
+    "mm of a row": (lambda x: x[:1] @ x, torch.bfloat16),
+}
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_new_memory_is_healthy_that_was_dropped_before_its_command_failed(writer):
+    write, dtype = WRITERS[writer]
+    table, bad = torch.ones(8, 8, dtype=dtype, device="loom"), torch.tensor([8], device="loom")
+    torch.loom.synchronize()
+    hold = _C._Hold(0, 20)
+    table.index_select(0, bad)
+    written = write(table)
+    hold.release()
+    with pytest.raises(IndexError):
+        torch.loom.synchronize()
+    assert written.unique().tolist() == [8.0]
 
 
 def test_the_innocent_thread_goes_on_and_the_guilty_one_gets_its_error():

@@ -155,11 +155,12 @@ struct Product {
     if (result.dim() != 2 || !c10::isReducedFloatingType(result.scalar_type())) return false;
     if (result.size(1) == 1 && result.scalar_type() == c10::kHalf) {
       const at::Tensor to = result.select(1, 0);
-      return launch_matrix_vector(name, to, to, left, right.select(1, 0), 0, 1);
+      const at::Tensor vector = right.select(1, 0);
+      return launch_matrix_vector(name, to, vector, left, vector, 0, 1);
     }
     if (result.size(0) != 1 || right.stride(1) != 1) return false;
-    const at::Tensor to = result.select(0, 0);
-    return launch_matrix_vector(name, to, to, right.t(), left.select(0, 0), 0, 1);
+    const at::Tensor to = result.select(0, 0), vector = left.select(0, 0);
+    return launch_matrix_vector(name, to, vector, right.t(), vector, 0, 1);
   }
   /// Of numbers times 0 nothing is left, NaN neither.
   static void scale_addend(const at::Tensor& result, const at::Tensor& addend,
@@ -208,12 +209,18 @@ struct MatrixVector {
                      const at::Tensor& addend, const at::Tensor& matrix, const at::Tensor& vector,
                      const at::Scalar& beta, const at::Scalar& alpha) {
     check_addend(outputs[0], addend);
-    if (launch_matrix_vector(name, outputs[0], addend, matrix, vector, beta, alpha)) return;
+    // mv() adds to new memory, times 0. It must not read it, since values may have failed there.
+    const bool reads_none = beta.equal(0) && addend.is_same(outputs[0]) && vector.size(0) > 0;
+    if (launch_matrix_vector(name, outputs[0], reads_none ? vector : addend, matrix, vector, beta,
+                             alpha)) {
+      return;
+    }
+    const at::Tensor added = reads_none ? vector.select(0, 0) : addend;
     // Rows are read once, from memory: a block is cheap but for that.
     const double cost = 0.5 * static_cast<double>(matrix.size(1));
-    const Along split{.dims = {0, addend_dim(outputs[0], addend, 0), 0, SlicePlan::kWhole},
+    const Along split{.dims = {0, addend_dim(outputs[0], added, 0), 0, SlicePlan::kWhole},
                       .cost = cost};
-    launch_cpu<kCpu>(name, split, outputs, addend, matrix, vector, beta, alpha);
+    launch_cpu<kCpu>(name, split, outputs, added, matrix, vector, beta, alpha);
   }
 };
 

@@ -11,7 +11,7 @@
 namespace loom::ops {
 
 /// result = beta * addend + alpha * matrix x vector. False if others have to do it. Requires: the
-/// addend broadcasts to the result.
+/// addend broadcasts to the result, or beta is 0: then it may be any tensor that is read anyway.
 [[nodiscard]] bool launch_matrix_vector(const char* name, const at::Tensor& result,
                                         const at::Tensor& addend, const at::Tensor& matrix,
                                         const at::Tensor& vector, const c10::Scalar& beta,
