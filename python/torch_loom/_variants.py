@@ -8,6 +8,7 @@ package's path, so ``torch_loom._C`` is the right one, or there is none: a libra
 version could be loaded, and would be wrong without a word.
 """
 
+from collections.abc import MutableSequence
 from pathlib import Path
 
 __all__ = ["choose", "folder_name", "versions_inside"]
@@ -30,7 +31,7 @@ def versions_inside(package: Path) -> list[str]:
     return [f"{major}.{minor}" for major, minor in sorted(found)]
 
 
-def choose(path: list[str], version: str) -> None:
+def choose(path: MutableSequence[str], version: str) -> None:
     """Add the folder for a version of torch to a package's path, if the package has such folders.
 
     Args:

@@ -26,14 +26,19 @@ def load_tool():
 merge_wheels = load_tool()
 
 
-def make_wheel(folder: Path, torch: str, python: str = "cp311", **changed: bytes) -> Path:
+def extension(python: str) -> str:
+    return f"_C.cpython-{python[2:]}-x86_64-linux-gnu.so"
+
+
+def make_wheel(folder: Path, torch: str, *pythons: str, **changed: bytes) -> Path:
     """A wheel as scikit-build-core makes it, with next to nothing inside."""
-    path = folder / f"torch_loom-0.1.0-{python}-{python}-linux_x86_64.whl"
-    path = folder / torch / path.name
+    pythons = pythons or ("cp311",)
+    python = pythons[0]
+    path = folder / torch / f"torch_loom-0.1.0-{python}-{python}-linux_x86_64.whl"
     path.parent.mkdir(parents=True, exist_ok=True)
     files = {
         "torch_loom/__init__.py": b"import os\n",
-        f"torch_loom/_C.{python}.so": f"{torch} {python}".encode(),
+        **{f"torch_loom/{extension(each)}": f"{torch} {each}".encode() for each in pythons},
         "torch_loom/_built_for.py": f'# licence\nTORCH = "{torch}"\n'.encode(),
         "torch_loom/lib/libtorch_loom.so": torch.encode(),
         "torch_loom/lib/cmake/Loom/LoomConfig.cmake": torch.encode(),
@@ -64,7 +69,7 @@ def test_each_version_of_torch_has_a_folder(tmp_path, monkeypatch, capsys):
     names = set(wheel.namelist())
     for folder, torch in (("_torch213", b"2.13"), ("_torch214", b"2.14")):
         assert wheel.read(f"torch_loom/{folder}/lib/libtorch_loom.so") == torch
-        assert wheel.read(f"torch_loom/{folder}/_C.cp311.so") == torch + b" cp311"
+        assert wheel.read(f"torch_loom/{folder}/{extension('cp311')}") == torch + b" cp311"
         assert f"torch_loom/{folder}/include/loom/loom.h" in names
         assert f"torch_loom/{folder}/_built_for.py" in names
     assert "torch_loom/__init__.py" in names
@@ -80,13 +85,17 @@ def test_metadata_asks_for_the_versions_inside(tmp_path, monkeypatch, capsys):
     assert "Requires-Dist: torchao; extra == 'systems'\n" in text
 
 
-def test_pythons_share_a_library(tmp_path, monkeypatch, capsys):
-    wheels = [make_wheel(tmp_path, "2.13", python) for python in ("cp311", "cp312")]
+@pytest.mark.parametrize("at_once", [True, False])
+def test_pythons_share_a_library(tmp_path, monkeypatch, capsys, at_once):
+    pythons = ("cp310", "cp311")
+    built = [pythons] if at_once else [(python,) for python in pythons]
+    wheels = [make_wheel(tmp_path, "2.13", *each) for each in built]
     wheel = merged(wheels, tmp_path / "dist", monkeypatch, capsys)
-    assert {f"torch_loom/_torch213/_C.{p}.so" for p in ("cp311", "cp312")} <= set(wheel.namelist())
-    assert wheel.filename.endswith("-cp311.cp312-cp311.cp312-linux_x86_64.whl")
+    inside = {f"torch_loom/_torch213/{extension(python)}" for python in pythons}
+    assert inside <= set(wheel.namelist())
+    assert wheel.filename.endswith("-cp310.cp311-cp310.cp311-linux_x86_64.whl")
     tags = wheel.read(f"{INFO}/WHEEL").decode()
-    assert "Tag: cp311-cp311-linux_x86_64\nTag: cp312-cp312-linux_x86_64\n" in tags
+    assert "Tag: cp310-cp310-linux_x86_64\nTag: cp311-cp311-linux_x86_64\n" in tags
 
 
 def test_record_lists_each_file_with_its_hash(tmp_path, monkeypatch, capsys):
