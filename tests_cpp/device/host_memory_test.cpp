@@ -2,20 +2,27 @@
 // What may not throw, when the host has no memory for what it notes.
 #include "loom/base/check.h"
 #include "loom/device/arena.h"
+#include "loom/device/cores.h"
+#include "loom/device/device.h"
 #include "loom/device/failed_memory.h"
 #include "loom/device/queue.h"
+#include "loom/device/thread.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "support/child.h"
 #include "support/failing_new.h"
 #include "support/queues.h"
+#include <atomic>
+#include <latch>
 #include <stdexcept>
 #include <vector>
 
 namespace loom {
 namespace {
 
+using ::testing::ExitedWithCode;
 using testing::FailingNew;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
@@ -98,6 +105,61 @@ TEST_F(WithoutHostMemoryTest, AFailureIsKeptWhicheverAllocationFails) {
     EXPECT_TRUE(failed(segment)) << "what the command should have written";
     FailedMemory::clear({{nullptr, PTRDIFF_MAX, AccessKind::kReplace}});
   }
+}
+
+TEST_F(WithoutHostMemoryTest, CoresThatCouldNotStartDoSoLater) {
+  for (int spared = 0, left = 0; left == 0; ++spared) {
+    SCOPED_TRACE(spared);
+    ASSERT_LT(spared, 1000);
+    Cores cores(3);
+    std::atomic<int> blocks{0};
+    {
+      const FailingNew no_memory(spared);
+      cores.run(8, [&](std::int64_t) { ++blocks; });
+      left = testing::t_allocations_left;
+    }
+    EXPECT_EQ(blocks, 8);
+    // Each block waits for the two others: three threads must be inside at once.
+    std::latch together(3);
+    cores.run(3, [&](std::int64_t) { together.arrive_and_wait(); });
+  }
+}
+
+TEST_F(WithoutHostMemoryTest, LentQueuesAreTakenBack) {
+  Device& owner = device(0);
+  std::vector<Queue*> queues;
+  for (int i = 0; i < 8; ++i) queues.push_back(&owner.lend_queue());
+  {
+    const FailingNew no_memory(0);
+    EXPECT_TRUE(owner.idle());
+    for (Queue* const queue : queues) owner.take_back(*queue);
+  }
+  EXPECT_EQ(&owner.lend_queue(), queues.back());
+  owner.take_back(*queues.back());
+}
+
+class ProcessWithoutHostMemoryTest : public testing::ChildTest {};
+
+TEST_F(ProcessWithoutHostMemoryTest, ItsThreadsAreStopped) {
+  EXPECT_EXIT(testing::finish([] {
+                for (int i = 0; i < 8; ++i) {
+                  Queue& queue = device(0).pool_queue(0, i);
+                  queue.submit("nothing", [] {});
+                  queue.synchronize();
+                }
+                const FailingNew no_memory(0);
+                stop_threads();
+                stop_threads();
+              }),
+              ExitedWithCode(0), "");
+}
+
+TEST_F(ProcessWithoutHostMemoryTest, ItEndsWithoutHavingUsedADevice) {
+  EXPECT_EXIT(testing::finish([] {
+                const FailingNew no_memory(0);
+                stop_threads();
+              }),
+              ExitedWithCode(0), "");
 }
 
 TEST_F(WithoutHostMemoryTest, WhatNobodyCouldNoteFailsEverythingUntilItIsWritten) {

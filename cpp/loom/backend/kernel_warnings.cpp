@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <new>
 #include <optional>
 #include <string>
 #include <typeinfo>
@@ -107,9 +108,11 @@ void give_kernel_warnings() {
 }
 
 c10::WarningHandler& kernel_warning_handler() noexcept {
-  // Has no state: all threads may use it. Leaked, too: registering a destructor takes a lock that a
-  // child would find locked for ever which is forked while a thread starts.
-  static auto* const handler = new Keeper;
+  // Has no state: all threads may use it. Never destroyed: registering a destructor takes a lock
+  // that a child would find locked for ever which is forked while a thread starts. In place, as a
+  // thread that starts has nobody to tell that there is no memory.
+  alignas(Keeper) static std::byte place[sizeof(Keeper)];
+  static auto* const handler = new (place) Keeper;
   return *handler;
 }
 

@@ -16,6 +16,7 @@
 #include <atomic>
 #include <bit>
 #include <exception>
+#include <new>
 #include <sched.h>
 #include <system_error>
 #include <thread>
@@ -88,7 +89,8 @@ void Cores::State::start(const std::vector<int>& cpus, int device) {
   MutexLock lock(start_mutex);
   if (started.load(std::memory_order_relaxed)) return;
   try {
-    for (int i = 0; i < helpers; ++i) {
+    threads.reserve(static_cast<std::size_t>(helpers));
+    for (int i = static_cast<int>(threads.size()); i < helpers; ++i) {
       threads.push_back(std::make_unique<LoomThread>(
           detail::concat("loom", device, "/c", i + 1), cpus,
           [this, i, device] {
@@ -100,6 +102,8 @@ void Cores::State::start(const std::vector<int>& cpus, int device) {
   } catch (const std::system_error&) {
     // The system gives no more threads: those that there are, and the publishers, do the work.
     helpers = static_cast<int>(threads.size());
+  } catch (const std::bad_alloc&) {
+    return;  // the next grid starts those that lack
   }
   started.store(true, std::memory_order_release);
 }

@@ -67,7 +67,7 @@ struct Device::State {
   std::vector<std::unique_ptr<Queue>> owned LOOM_GUARDED_BY(pool_mutex);
 
   std::vector<std::unique_ptr<Queue>> lent LOOM_GUARDED_BY(pool_mutex);  // never fewer
-  std::vector<Queue*> taken_back LOOM_GUARDED_BY(pool_mutex);
+  std::vector<Queue*> taken_back LOOM_GUARDED_BY(pool_mutex);  // has room for all that are lent
   // The first error of those that nobody has been told.
   FailurePtr failure_taken_back LOOM_GUARDED_BY(pool_mutex);
   // How many there are, so that who visits all queues of a device without any takes no lock.
@@ -80,13 +80,15 @@ struct Device::State {
     for (const std::atomic<Queue*>& entry : pool) {
       if (Queue* const queue = entry.load(std::memory_order_acquire)) visit(*queue);
     }
-    if (lent_count.load(std::memory_order_acquire) == 0) return;
-    std::vector<Queue*> all;  // visits may wait, and are made without the lock
-    {
-      MutexLock lock(pool_mutex);
-      for (const std::unique_ptr<Queue>& queue : lent) all.push_back(queue.get());
+    const std::size_t count = lent_count.load(std::memory_order_acquire);
+    for (std::size_t i = 0; i < count; ++i) {
+      Queue* queue = nullptr;
+      {
+        MutexLock lock(pool_mutex);
+        queue = lent[i].get();
+      }
+      visit(*queue);  // without the lock: it may wait
     }
-    for (Queue* const queue : all) visit(*queue);
   }
 };
 
@@ -137,6 +139,7 @@ Queue& Device::lend_queue() {
     return *queue;
   }
   const auto index = static_cast<int>(state_->lent.size());
+  state_->taken_back.reserve(state_->lent.size() + 1);
   state_->lent.push_back(
       std::make_unique<Queue>(QueueId{state_->index, 0, kFirstLentIndex + index}, state_->cores));
   state_->lent_count.store(state_->lent.size(), std::memory_order_release);

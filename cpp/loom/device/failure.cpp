@@ -26,6 +26,9 @@ Unseen& unseen() {
   return *instance;
 }
 
+// Made when the library is loaded: report_unseen_failures() needs no memory.
+[[maybe_unused]] const Unseen* const g_unseen_made_early = &unseen();
+
 bool was_seen(const FailurePtr& failure) { return failure->seen(); }
 
 // Relaxed, both: numbers, which order nothing.
@@ -36,7 +39,6 @@ std::atomic<std::uint64_t> g_lost{0};
 
 const FailurePtr& detail::failure_without_memory() {
   static const auto* const failure = [] {
-    (void)unseen();
     std::string text =
         "a command failed, and the host had no memory left to note which memory of the device "
         "lacks values because of it: all of it counts as failed until it is written all over or "

@@ -8,7 +8,9 @@
 #include "loom/device/failure.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdlib>
+#include <new>
 #include <pthread.h>
 #include <signal.h>
 #include <thread>
@@ -21,6 +23,8 @@ struct detail::ThreadState {
   std::function<void()> stop;
   // Set by who joined. Release / acquire: the thread's writes are visible to who sees it.
   std::atomic<bool> joined{false};
+  /// Itself, to be kept for ever.
+  std::shared_ptr<ThreadState> self;
 };
 
 namespace {
@@ -39,7 +43,8 @@ thread_local bool t_loom_thread = false;
 struct Registry {
   Mutex mutex;
   std::vector<std::shared_ptr<ThreadState>> threads LOOM_GUARDED_BY(mutex);
-  // Those that callers of stop_threads() have begun to join, or have joined.
+  // Those that callers of stop_threads() have begun to join, or have joined. Has room for all of
+  // `threads`: at exit nothing is allocated.
   std::vector<std::shared_ptr<ThreadState>> stopping LOOM_GUARDED_BY(mutex);
 };
 
@@ -47,6 +52,9 @@ Registry& registry() {
   static auto* const instance = new Registry;
   return *instance;
 }
+
+// Made when the library is loaded: stop_threads() is for the end of a process without memory, too.
+[[maybe_unused]] const Registry* const g_registry_made_early = &registry();
 
 /// True for exactly one caller, who then joins the thread.
 bool take(const std::shared_ptr<ThreadState>& state) {
@@ -58,9 +66,9 @@ bool take(const std::shared_ptr<ThreadState>& state) {
   return true;
 }
 
-void keep_forever(std::shared_ptr<ThreadState> state) {
-  static auto* const kept = new std::vector<std::shared_ptr<ThreadState>>;
-  kept->push_back(std::move(state));
+void keep_forever(std::shared_ptr<ThreadState> state) noexcept {
+  ThreadState& kept = *state;
+  kept.self = std::move(state);
 }
 
 /// A thread started in its scope takes no signals but those that it raises itself: the program's
@@ -87,7 +95,10 @@ class SignalsBlocked {
 /// whichever thread was the first to use the device, which its owner may have bound to one core.
 void bind_to(const std::vector<int>& cpus) {
   // A refusal costs speed, nothing else.
-  if (!cpus.empty()) (void)CpuSet(cpus).apply_to_this_thread();
+  try {
+    if (!cpus.empty()) (void)CpuSet(cpus).apply_to_this_thread();
+  } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch): as a refusal
+  }
 }
 
 void run_wrapped(std::function<void()>& body) {
@@ -113,9 +124,9 @@ void set_thread_wrapper(ThreadWrapper wrapper) noexcept {
 
 void detail::set_observed(Observer observer, bool on) noexcept {
   if (in_bad_fork()) return;
-  static auto* const mutex = new Mutex;
+  static constinit Mutex mutex;
   static unsigned observers = 0;
-  MutexLock lock(*mutex);
+  MutexLock lock(mutex);
   const unsigned before = observers;
   const auto bit = static_cast<unsigned>(observer);
   observers = on ? observers | bit : observers & ~bit;
@@ -139,13 +150,14 @@ void note_device_used() {
 
 void stop_threads() {
   if (in_bad_fork()) return;
-  std::vector<std::shared_ptr<ThreadState>> threads, others_threads;
+  Registry& all = registry();
+  std::vector<std::shared_ptr<ThreadState>> threads;
+  std::size_t others_threads = 0;  // the first ones of all.stopping, which nothing leaves
   {
-    Registry& all = registry();
     MutexLock lock(all.mutex);
     detail::g_process_state.store(ProcessState::kExiting, std::memory_order_relaxed);
     threads.swap(all.threads);
-    others_threads = all.stopping;
+    others_threads = all.stopping.size();
     all.stopping.insert(all.stopping.end(), threads.begin(), threads.end());
   }
   for (const auto& state : threads) state->stop();
@@ -159,7 +171,14 @@ void stop_threads() {
     state->joined.notify_all();
   }
   if (on_loom_thread()) return;  // which another caller may be joining
-  for (const auto& state : others_threads) state->joined.wait(false, std::memory_order_acquire);
+  for (std::size_t i = 0; i < others_threads; ++i) {
+    std::shared_ptr<ThreadState> state;
+    {
+      MutexLock lock(all.mutex);
+      state = all.stopping[i];
+    }
+    state->joined.wait(false, std::memory_order_acquire);
+  }
   report_unseen_failures();
 }
 
@@ -180,6 +199,7 @@ LoomThread::LoomThread(const std::string& name, std::vector<int> cpus, std::func
     return;
   }
   registry().threads.reserve(registry().threads.size() + 1);
+  registry().stopping.reserve(registry().stopping.size() + registry().threads.size() + 1);
   const SignalsBlocked for_the_new_thread;
   state_->thread = std::thread(
       [name = name.substr(0, 15), cpus = std::move(cpus), body = std::move(body)]() mutable {
