@@ -4,6 +4,7 @@
 
 #include "memory/allocator_fixture.h"
 #include "support/failing_new.h"
+#include <cstdint>
 #include <fstream>
 #include <new>
 #include <vector>
@@ -44,6 +45,15 @@ class HostMemoryTest : public testing::AllocatorTest {
       held_ += bytes;
       return spared;
     }
+  }
+
+  /// Of the block's segment.
+  [[nodiscard]] PoolId pool_of(const std::byte* address) const {
+    for (const SegmentSnapshot& segment : allocator->snapshot()) {
+      const auto* const begin = static_cast<const std::byte*>(segment.address);
+      if (address >= begin && address < begin + segment.total_size) return segment.pool;
+    }
+    return {0, UINT64_MAX};
   }
 
   std::size_t held_ = 0;
@@ -101,6 +111,49 @@ TEST_F(HostMemoryTest, WhatOtherQueuesUseIsFreeAfterThemWhicheverAllocationFails
     EXPECT_EQ(active(), 4 * kMiB) << "another queue uses it";
     held.open();
     b.synchronize();
+    allocator->empty_cache();
+    allocator->empty_cache();  // what is freed by the first one may wait for the queue
+    EXPECT_EQ(active(), 0u);
+  }
+}
+
+TEST_F(HostMemoryTest, ACaptureThatCannotBeginLeavesNothing) {
+  const PoolId pool = CachingAllocator::new_pool_id();
+  int failures = 0;
+  for (bool begun = false; !begun;) {
+    try {
+      const FailingNew no_memory(failures);
+      allocator->begin_allocate_to_pool(pool, [](const Queue&) { return true; });
+      begun = true;
+    } catch (const std::bad_alloc&) {
+      ++failures;
+      std::byte* const block = alloc(4 * kMiB);
+      EXPECT_EQ(pool_of(block), (PoolId{0, 0})) << "after " << failures;
+      free(block);
+    }
+  }
+  EXPECT_GT(failures, 0);
+  allocator->end_allocate_to_pool(pool);
+  allocator->release_pool(pool);
+}
+
+TEST_F(HostMemoryTest, ACaptureEndsWhicheverAllocationFails) {
+  for (int spared = 0; spared < 8; ++spared) {
+    SCOPED_TRACE(spared);
+    const PoolId pool = CachingAllocator::new_pool_id();
+    std::byte* const block = alloc(4 * kMiB);
+    allocator->record_queue(block, b);
+    allocator->begin_allocate_to_pool(pool, [](const Queue&) { return true; });
+    free(block);
+    EXPECT_EQ(active(), 4 * kMiB) << "a capture is under way";
+    {
+      const FailingNew no_memory(spared);
+      allocator->end_allocate_to_pool(pool);
+    }
+    std::byte* const next = alloc(kMiB);
+    EXPECT_EQ(pool_of(next), (PoolId{0, 0}));
+    free(next);
+    allocator->release_pool(pool);
     allocator->empty_cache();
     allocator->empty_cache();  // what is freed by the first one may wait for the queue
     EXPECT_EQ(active(), 0u);

@@ -81,7 +81,7 @@ CachingAllocator::State::Request CachingAllocator::State::make_request(std::size
     if (functions->round_up) wanted = std::max(wanted, functions->round_up(wanted));
     if (functions->context) request.context = functions->context();
     for (const AllocatorCallbacks::Capture& capture : functions->captures) {
-      if (!capture.filter(queue)) continue;
+      if (!capture.under_way() || !capture.filter(queue)) continue;
       request.pool = capture.pool;
       break;
     }
@@ -200,6 +200,7 @@ void CachingAllocator::State::postpone(Block& block) noexcept {
 }
 
 void CachingAllocator::State::free_postponed() noexcept {
+  release_held();
   for (Block* block = std::exchange(postponed, nullptr); block != nullptr;) {
     Block& next = *std::exchange(block, block->free_next);
     next.free_next = nullptr;
@@ -226,7 +227,7 @@ void CachingAllocator::State::free_block(Block& block, const Context& context) n
 
   block.state = BlockState::kPending;
   if (block.notes != nullptr && !block.notes->other_queues.empty()) [[unlikely]] {
-    if (callbacks != nullptr && !callbacks->captures.empty()) {
+    if (callbacks != nullptr && callbacks->capturing()) {
       held.push_back(&block);
       return;
     }
@@ -260,18 +261,22 @@ void CachingAllocator::State::complete_free(Block& block, const Context& context
   stats.inactive_split_bytes.change(large, change.bytes);
 }
 
-void CachingAllocator::State::take_in_pending() {
+void CachingAllocator::State::take_in_pending() noexcept {
   pending.take_reached([this](Block& block)
                            LOOM_NO_THREAD_SAFETY_ANALYSIS { complete_free(block, nullptr); });
 }
 
-void CachingAllocator::State::release_held() {
-  for (; !held.empty(); held.pop_back()) {
-    Block& block = *held.back();
-    prepare_to_free(block);
-    for (const Queue* queue : block.notes->other_queues) {
-      pending.add(block, queue->timeline(), queue->submitted());
+void CachingAllocator::State::release_held() noexcept {
+  if (callbacks != nullptr && callbacks->capturing()) return;
+  try {
+    for (; !held.empty(); held.pop_back()) {
+      Block& block = *held.back();
+      prepare_to_free(block);
+      for (const Queue* queue : block.notes->other_queues) {
+        pending.add(block, queue->timeline(), queue->submitted());
+      }
     }
+  } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch): see the declaration
   }
   take_in_pending();
 }

@@ -18,6 +18,7 @@
 #include "loom/memory/trace_history.h"
 #include "loom/memory/wait_list.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -33,6 +34,13 @@ struct AllocatorCallbacks {
   struct Capture {
     PoolId pool;
     std::function<bool(const Queue&)> filter;
+    // One for all copies. Set under the lock, without memory for a copy that lacks the capture.
+    // Relaxed: as `has_callbacks`.
+    std::shared_ptr<std::atomic<bool>> ended = std::make_shared<std::atomic<bool>>(false);
+
+    [[nodiscard]] bool under_way() const noexcept {
+      return !ended->load(std::memory_order_relaxed);
+    }
   };
   std::function<std::size_t(std::size_t)> round_up;
   std::function<std::shared_ptr<void>()> context;
@@ -40,6 +48,19 @@ struct AllocatorCallbacks {
 
   [[nodiscard]] bool any() const noexcept {
     return round_up != nullptr || context != nullptr || !captures.empty();
+  }
+  /// Ends the capture of `pool`; false if there is none under way.
+  [[nodiscard]] bool end(PoolId pool) const noexcept {
+    const auto found = std::find_if(captures.begin(), captures.end(), [&](const Capture& capture) {
+      return capture.pool == pool && capture.under_way();
+    });
+    if (found == captures.end()) return false;
+    found->ended->store(true, std::memory_order_relaxed);
+    return true;
+  }
+  [[nodiscard]] bool capturing() const noexcept {
+    return std::any_of(captures.begin(), captures.end(),
+                       [](const Capture& capture) { return capture.under_way(); });
   }
 };
 
@@ -78,9 +99,10 @@ struct CachingAllocator::State {
   void prepare_to_free(const Block& block) LOOM_REQUIRES(mutex);
   /// Makes the block free for its queue: no queue uses it any more but its own.
   void complete_free(Block& block, const Context& context) noexcept LOOM_REQUIRES(mutex);
-  void take_in_pending() LOOM_REQUIRES(mutex);
-  /// Waits for the other queues begin now for blocks that were freed during a capture.
-  void release_held() LOOM_REQUIRES(mutex);
+  void take_in_pending() noexcept LOOM_REQUIRES(mutex);
+  /// Waits for the other queues begin now for blocks that were freed during a capture, if none is
+  /// under way. What there is no host memory for is left to free_postponed().
+  void release_held() noexcept LOOM_REQUIRES(mutex);
   [[nodiscard]] Block* allocated_block(const void* address) const LOOM_REQUIRES(mutex);
   /// For AddressSanitizer: nobody may use these bytes of the segment, unless somebody still might.
   static void poison_unused(const Segment& segment, const std::byte* address, std::size_t bytes);
@@ -101,10 +123,13 @@ struct CachingAllocator::State {
 
   // caching_allocator.cpp
   [[nodiscard]] PoolGroup& group_of(PoolId pool) LOOM_REQUIRES(mutex);
-  void drop_if_unused(PoolGroup& group) LOOM_REQUIRES(mutex);
+  /// The private pool's; made where it is not there yet.
+  [[nodiscard]] PoolGroup& make_group(PoolId pool) LOOM_REQUIRES(mutex);
+  void drop_if_unused(PoolGroup& group) noexcept LOOM_REQUIRES(mutex);
   [[nodiscard]] std::shared_ptr<const AllocatorCallbacks> callbacks_now() const
       LOOM_EXCLUDES(mutex);
-  /// Replaces the callbacks by a changed copy; the old one dies when its last user is done.
+  /// Replaces the callbacks by a changed copy without captures that have ended; the old one dies
+  /// when its last user is done.
   void change_callbacks(const std::function<void(AllocatorCallbacks&)>& change)
       LOOM_REQUIRES(mutex);
   [[nodiscard]] Context gather_context() const LOOM_EXCLUDES(mutex) {

@@ -65,30 +65,34 @@ void CachingAllocator::begin_allocate_to_pool(PoolId pool,
   LOOM_CHECK(filter != nullptr,
              "CachingAllocator::begin_allocate_to_pool: expected a filter, got none");
   MutexLock lock(state_->mutex);
-  state_->change_callbacks([&](AllocatorCallbacks& callbacks) {
-    for (const AllocatorCallbacks::Capture& capture : callbacks.captures) {
-      LOOM_CHECK(capture.pool != pool,
-                 "CachingAllocator::begin_allocate_to_pool: expected a pool that nobody allocates "
-                 "to, got {",
-                 pool.first, ", ", pool.second, "} again; end_allocate_to_pool() comes first");
-    }
-    callbacks.captures.push_back({pool, std::move(filter)});
-  });
-  auto& group = state_->private_groups[pool];
-  if (group == nullptr) group = std::make_unique<State::PoolGroup>(pool, state_->store);
-  ++group->references;
+  State::PoolGroup& group = state_->make_group(pool);
+  try {
+    state_->change_callbacks([&](AllocatorCallbacks& callbacks) {
+      for (const AllocatorCallbacks::Capture& capture : callbacks.captures) {
+        LOOM_CHECK(capture.pool != pool,
+                   "CachingAllocator::begin_allocate_to_pool: expected a pool that nobody "
+                   "allocates to, got {",
+                   pool.first, ", ", pool.second, "} again; end_allocate_to_pool() comes first");
+      }
+      callbacks.captures.push_back({pool, std::move(filter)});
+    });
+  } catch (...) {
+    state_->drop_if_unused(group);
+    throw;
+  }
+  ++group.references;
 }
 
 void CachingAllocator::end_allocate_to_pool(PoolId pool) {
   MutexLock lock(state_->mutex);
-  state_->change_callbacks([&](AllocatorCallbacks& callbacks) {
-    const auto erased = std::erase_if(callbacks.captures,
-                                      [&](const auto& capture) { return capture.pool == pool; });
-    LOOM_CHECK(erased == 1,
-               "CachingAllocator::end_allocate_to_pool: expected the pool of a begin, got {",
-               pool.first, ", ", pool.second, "}");
-  });
-  if (state_->callbacks->captures.empty()) state_->release_held();
+  const bool ended = state_->callbacks != nullptr && state_->callbacks->end(pool);
+  LOOM_CHECK(ended, "CachingAllocator::end_allocate_to_pool: expected the pool of a begin, got {",
+             pool.first, ", ", pool.second, "}");
+  try {
+    state_->change_callbacks([](const AllocatorCallbacks&) {});
+  } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch): the next change does it
+  }
+  state_->release_held();
   state_->after_change();
 }
 
@@ -112,7 +116,15 @@ CachingAllocator::State::PoolGroup& CachingAllocator::State::group_of(PoolId poo
   return found == private_groups.end() ? default_group : *found->second;
 }
 
-void CachingAllocator::State::drop_if_unused(PoolGroup& group) {
+CachingAllocator::State::PoolGroup& CachingAllocator::State::make_group(PoolId pool) {
+  if (const auto found = private_groups.find(pool); found != private_groups.end()) {
+    return *found->second;
+  }
+  auto made = std::make_unique<PoolGroup>(pool, store);
+  return *private_groups.emplace(pool, std::move(made)).first->second;
+}
+
+void CachingAllocator::State::drop_if_unused(PoolGroup& group) noexcept {
   if (group.is_private() && group.references == 0 && group.segments == 0) {
     private_groups.erase(group.id);
   }
@@ -130,6 +142,7 @@ void CachingAllocator::State::change_callbacks(
     const std::function<void(AllocatorCallbacks&)>& change) {
   auto changed = callbacks == nullptr ? std::make_shared<AllocatorCallbacks>()
                                       : std::make_shared<AllocatorCallbacks>(*callbacks);
+  std::erase_if(changed->captures, [](const auto& capture) { return !capture.under_way(); });
   change(*changed);
   // Relaxed: see the declaration.
   has_callbacks.store(changed->any(), std::memory_order_relaxed);
