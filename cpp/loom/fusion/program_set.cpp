@@ -5,6 +5,7 @@
 #include "loom/fusion/freed.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 namespace loom::fusion {
@@ -56,7 +57,7 @@ void ProgramSet::reset(const Setting& setting, std::unique_ptr<Producer> produce
     if (result_allocation_ != nullptr) result_state_ = freed_state(result_allocation_);
   }
   count_ = 0;
-  indexed_ = false;
+  indexed_ = full_ = false;
   ranges_.clear();
   elements_.store(0, std::memory_order_relaxed);
   closed_.store(false, std::memory_order_relaxed);  // relaxed: nobody else has the set
@@ -136,7 +137,7 @@ bool ProgramSet::add_ahead(std::unique_ptr<Task>& task) {
 }
 
 bool ProgramSet::append(const Expression& expression) {
-  if (producer_ != nullptr && !suits_producer(expression)) return false;
+  if (full_ || (producer_ != nullptr && !suits_producer(expression))) return false;
   const std::size_t place = expression.independent() ? t_place : kNoPlace;
   if (!append_at(place, expression)) return false;
   if (place != kNoPlace) ++t_place;
@@ -178,7 +179,7 @@ bool ProgramSet::append_to(std::size_t program, const Expression& expression, bo
 }
 
 void ProgramSet::start_index() {
-  indexed_ = true;
+  ranges_.clear();  // of an attempt that found no memory
   for (std::size_t p = 0; p < count_; ++p) {
     for (const RecordedLoad& load : programs_[p]->loads()) {
       add_range(load.from.begin, load.from.end, p);
@@ -187,6 +188,7 @@ void ProgramSet::start_index() {
       add_range(store.to.begin, store.to.end, p);
     }
   }
+  indexed_ = true;
 }
 
 std::size_t ProgramSet::owner_of(const Expression& expression, bool& covered) const {
@@ -216,11 +218,16 @@ void ProgramSet::add_range(const std::byte* begin, const std::byte* end, std::si
   ranges_.emplace(begin, Range{end, program});
 }
 
-void ProgramSet::add_ranges(const Expression& expression, std::size_t program) {
-  each_access(expression, [&](const TensorAccess& access) {
-    const auto [begin, end] = span_of(access);
-    add_range(begin, end, program);
-  });
+// The operator is part of its program already.
+void ProgramSet::add_ranges(const Expression& expression, std::size_t program) noexcept {
+  try {
+    each_access(expression, [&](const TensorAccess& access) {
+      const auto [begin, end] = span_of(access);
+      add_range(begin, end, program);
+    });
+  } catch (const std::bad_alloc&) {
+    full_ = true;
+  }
 }
 
 void ProgramSet::close() noexcept {

@@ -101,7 +101,8 @@ class LOOM_API ProgramSet final : public OpenCommand {
   /// `covered` becomes false if the owner does not use all of the operator's memory already.
   [[nodiscard]] std::size_t owner_of(const Expression& expression, bool& covered) const;
   void add_range(const std::byte* begin, const std::byte* end, std::size_t program);
-  void add_ranges(const Expression& expression, std::size_t program);
+  /// Without memory for them the set takes no more operators.
+  void add_ranges(const Expression& expression, std::size_t program) noexcept;
 
   std::unique_ptr<Producer> producer_;
   std::vector<std::unique_ptr<Task>> tasks_;  ///< that run before the producer
@@ -114,6 +115,7 @@ class LOOM_API ProgramSet final : public OpenCommand {
   HeldMemory held_;  ///< the programs that are in use
   Setting setting_{};
   bool indexed_ = false;  ///< only a set of several programs must know who uses what
+  bool full_ = false;     ///< who uses what is not known any more
   std::map<const std::byte*, Range> ranges_;
   // Written under the lock of submissions only, so that a load and a store make no lock of their
   // own.
