@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -44,10 +45,9 @@ CodeArena::Block CodeArena::take(std::size_t bytes) {
   const std::size_t size_class = class_of(bytes);
   if (getpid() != owner_ || size_class >= kClasses) return {};
   const MutexLock lock(mutex_);
-  std::vector<Block>& given_back = free_[size_class];
-  if (!given_back.empty()) {
-    const Block block = given_back.back();
-    given_back.pop_back();
+  if (Block& first = free_[size_class]; first.writable != nullptr) {
+    const Block block = first;
+    std::memcpy(&first, block.writable, sizeof(first));
     return block;
   }
   const std::size_t size = kSmallest << size_class;
@@ -65,7 +65,9 @@ CodeArena::Block CodeArena::take(std::size_t bytes) {
 void CodeArena::give(Block block, std::size_t bytes) noexcept {
   if (getpid() != owner_) return;
   const MutexLock lock(mutex_);
-  free_[class_of(bytes)].push_back(block);
+  Block& first = free_[class_of(bytes)];
+  std::memcpy(block.writable, &first, sizeof(first));
+  first = block;
 }
 
 }  // namespace loom::fusion::jit

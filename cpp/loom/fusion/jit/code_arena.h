@@ -10,7 +10,6 @@
 #include <array>
 #include <cstddef>
 #include <sys/types.h>
-#include <vector>
 
 namespace loom::fusion::jit {
 
@@ -42,8 +41,8 @@ class CodeArena {
 
   const pid_t owner_;
   Mutex mutex_;
-  /// By class: blocks that were given back.
-  std::array<std::vector<Block>, kClasses> free_ LOOM_GUARDED_BY(mutex_);
+  /// By class: the block that was given back last, in which the one before it stands.
+  std::array<Block, kClasses> free_ LOOM_GUARDED_BY(mutex_);
   Block rest_ LOOM_GUARDED_BY(mutex_);  ///< of the newest chunk
   std::size_t rest_bytes_ LOOM_GUARDED_BY(mutex_) = 0;
   bool refused_ LOOM_GUARDED_BY(mutex_) = false;
