@@ -180,6 +180,7 @@ c10::DataPtr allocate(std::size_t bytes, Queue& queue) {
   void* address = memory.allocate(bytes, queue);
   if (address == nullptr) [[unlikely]]
     throw_out_of_memory(memory, bytes, index);
+  c10::DataPtr owner(address, address, &delete_device_memory, to_c10(index));
   if (FailedMemory::any()) [[unlikely]]
     FailedMemory::note_allocated(address, bytes, queue);
   if (c10::memoryProfilingEnabled()) [[unlikely]] {
@@ -187,7 +188,7 @@ c10::DataPtr allocate(std::size_t bytes, Queue& queue) {
     report_usage(memory, address, static_cast<std::int64_t>(block ? block->size : bytes),
                  to_c10(index));
   }
-  return c10::DataPtr(address, address, &delete_device_memory, to_c10(index));
+  return owner;
 }
 
 void record_queue(const c10::DataPtr& ptr, Queue& queue) {
