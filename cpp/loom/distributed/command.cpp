@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -46,10 +47,16 @@ void Command::accesses(AccessList& list) const {
 void Command::failed(const FailurePtr& failure) noexcept {
   completion_->set_failure(failure);
   if (completion_->ended()) return;  // it has run, and said why itself
-  const std::string why = loom::detail::concat("rank ", engine_->rank(), " cannot run ",
-                                               operation_.text(), ": ", failure->text());
-  engine_->abort(why);
-  completion_->failed(loom::detail::concat(engine_->prefix(), why));
+  try {
+    const std::string why = loom::detail::concat("rank ", engine_->rank(), " cannot run ",
+                                                 operation_.text(), ": ", failure->text());
+    engine_->abort(why);
+    completion_->failed(loom::detail::concat(engine_->prefix(), why));
+  } catch (const std::bad_alloc&) {
+    const std::string why = "out of memory";  // short: it needs none
+    engine_->abort(why);
+    completion_->failed(why);
+  }
 }
 
 }  // namespace loom::distributed

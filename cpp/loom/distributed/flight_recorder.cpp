@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <exception>
 #include <iterator>
 #include <utility>
@@ -204,7 +205,7 @@ void FlightRecorder::look() noexcept {
   try {
     dump_failed();
   } catch (const std::exception& error) {
-    TORCH_WARN("lccl: cannot dump what this rank has called: ", error.what());
+    std::fprintf(stderr, "lccl: cannot dump what this rank has called: %s\n", error.what());
   }
 }
 

@@ -38,7 +38,7 @@ class HostTensors {
 
   /// Waits for those in use until `until_ns` (steady clock), and drops all. What is still in use
   /// then is kept for good: a command behind work of the user's that takes its time may write it.
-  void release_all(std::int64_t until_ns) {
+  void release_all(std::int64_t until_ns) noexcept {
     std::vector<Held> held;
     {
       MutexLock lock(mutex_);
@@ -46,7 +46,7 @@ class HostTensors {
     }
     for (Held& each : held) {
       if (each.completion->wait(until_ns)) continue;
-      static_cast<void>(new Tensors(std::move(each.tensors)));
+      for (at::Tensor& tensor : each.tensors) static_cast<void>(tensor.unsafeReleaseTensorImpl());
     }
   }
 

@@ -19,6 +19,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <new>
 #include <unordered_map>
 #include <utility>
 
@@ -290,13 +291,17 @@ std::string ProcessGroupLccl::leave_group() noexcept {
   bool idle = true;
   for (const auto& [key, queue] : queues_) idle = idle && queue->idle();
   std::string unread;
-  if (idle) {
-    unread = engine_->unread();
-    engine_->leave();
-  } else {
-    // What is queued would wait for ranks that may wait for this one. The last command leaves.
-    engine_->abort(loom::detail::concat("rank ", rank_, " has left with work queued"));
+  try {
+    if (idle) {
+      unread = engine_->unread();
+    } else {
+      // What is queued would wait for ranks that may wait for this one. The last command leaves.
+      engine_->abort(loom::detail::concat("rank ", rank_, " has left with work queued"));
+    }
+  } catch (const std::bad_alloc&) {
+    if (!idle) engine_->abort("out of memory");  // short: it needs none
   }
+  if (idle) engine_->leave();
   for (const auto& [key, queue] : queues_) give_back(*queue);
   queues_.clear();
   return unread;
