@@ -3,8 +3,9 @@
 
 A case is a call of an operator (a family of calls/families.py), a program of pointwise operators,
 reductions, views and writes (`programs`), a function that is compiled (`graphs`, and on several
-streams `stream graphs`), or a program that is run on several streams, in threads and as a captured
-graph (`streams`). A process of its own makes it, so that a crash or a hang is a finding of the case
+streams `stream graphs`), a program that is run on several streams, in threads and as a captured
+graph (`streams`), or one in which commands fail, memory runs out and the process forks as well
+(`stress`). A process of its own makes it, so that a crash or a hang is a finding of the case
 that caused it. A run goes through all modes: instruction sets that the host has, both kinds of
 memory, numbers of threads. Findings are printed with their seed and as a script, without what does
 not matter to them.
@@ -12,6 +13,7 @@ not matter to them.
     python run.py --minutes 60                           # everything
     python run.py --minutes 10 --first 1000 pool unary   # these families, from that seed
     python run.py --mode avx2,isolated,1 --mode scalar,unified,7
+    python run.py --minutes 60 --stress                  # stress, in the widest vectors only
 """
 
 from __future__ import annotations
@@ -25,10 +27,12 @@ import itertools
 import math
 import os
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -36,8 +40,17 @@ from support.line_worker import LineWorker
 
 SECONDS_PER_CASE = 120.0
 SECONDS_PER_GRAPH = 600.0  # it is compiled up to eight times
+# Of a case that ends its process, or hangs: of a shorter one, and of all together.
+SECONDS_PER_SHORTER, SECONDS_TO_SHORTEN = 40.0, 900.0
 # The parts of the time that kinds of cases get.
-SHARES = {"calls": 12, "programs": 3, "streams": 3, "graphs": 1, "stream graphs": 1}
+SHARES = {
+    "calls": 12,
+    "programs": 3,
+    "streams": 3,
+    "stress": 3,
+    "graphs": 1,
+    "stream graphs": 1,
+}
 # What `--slice` makes: its findings refuse a change, so each has to be a mistake. Findings of other
 # families are now and then none: an order of sums, an ill-conditioned value.
 SLICE = ("streams",)
@@ -50,6 +63,8 @@ NARROWING = {
     "avx2": {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"},
     "scalar": {},
 }
+# Lets glibc keep the memory of cpu's tensors: fresh pages cost more than what most cases compute.
+KEEPING = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(256 << 20)}
 # What LOOM_SIMD calls the instruction sets that a device says it has, each with those before it.
 SETS = {
     "scalar": "scalar",
@@ -58,6 +73,7 @@ SETS = {
     "AVX-512 with BF16": "avx512_bf16",
     "AMX": "amx",
 }
+WIDTHS = ["scalar", "neon", "avx2", "avx512", "avx512_bf16", "amx"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,6 +113,12 @@ def modes() -> list[Mode]:
     return [made[i * step % len(made)] for i in range(len(made))]
 
 
+def of_widest(chosen: Sequence[Mode]) -> list[Mode]:
+    """The modes with the widest instruction set."""
+    widest = max((mode.simd for mode in chosen), key=WIDTHS.index)
+    return [mode for mode in chosen if mode.simd == widest]
+
+
 @dataclasses.dataclass(frozen=True)
 class Answer:
     """What the case of a family and a seed did.
@@ -106,6 +128,7 @@ class Answer:
             nothing.
         known: why it may.
         refused: whether cpu and loom raised the same error.
+        counts: what else is counted.
     """
 
     family: str
@@ -116,6 +139,7 @@ class Answer:
     script: str = ""
     refused: bool = False
     way: str = ""
+    counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     def __str__(self) -> str:
         known = f" (known: {self.known})" if self.known else ""
@@ -126,7 +150,9 @@ class Caller:
     """Asks a worker, and another one after each crash."""
 
     def __init__(self, **environment: str) -> None:
-        self._environment = environment
+        self._folder = tempfile.TemporaryDirectory()
+        self._stacks = Path(self._folder.name) / "stacks"
+        self._environment = {**KEEPING, **environment, "LOOM_TEST_STACKS": str(self._stacks)}
         self._worker = self._start()
         self.families: list[str] = self._worker.first
 
@@ -134,25 +160,56 @@ class Caller:
         script = Path(__file__).with_name("worker.py")
         return LineWorker(script, **self._environment)
 
-    def _ask(self, family: str, seed: int, on_cpu_only: bool) -> Answer:
-        patience = SECONDS_PER_GRAPH if "graphs" in family else SECONDS_PER_CASE
-        fields = self._worker.exchange([family, seed, on_cpu_only], patience)
+    def ask_for(
+        self,
+        family: str,
+        case: int | str,
+        on_cpu_only: bool = False,
+        patience: float = SECONDS_PER_CASE,
+    ) -> Answer:
+        """`case`: a seed, or a program as text."""
+        question = [family, case, on_cpu_only, 0.8 * patience]
+        fields = self._worker.exchange(question, patience)
+        seed = case if isinstance(case, int) else 0
         if fields is not None:
             return Answer(family, seed, **fields)
         kind, text = self._worker.how_it_ended()
         self._worker.kill()
         self._worker.close()
+        text = f"{text}\n{self._stacks.read_text(errors='replace')}"
         self._worker = self._start()
         return Answer(family, seed, kind, text)
 
     def ask(self, family: str, seed: int) -> Answer:
-        found = self._ask(family, seed, False)
-        if found.kind in ("crash", "hang") and self._ask(family, seed, True).kind:
+        patience = SECONDS_PER_GRAPH if "graphs" in family else SECONDS_PER_CASE
+        found = self.ask_for(family, seed, False, patience)
+        if found.kind not in ("crash", "hang"):
+            return found
+        if self.ask_for(family, seed, True, patience).kind:
             return dataclasses.replace(found, known="cpu ends the process, too")
+        if family in ("streams", "stress"):
+            found = dataclasses.replace(found, script=self._script_of(found))
         return found
+
+    def _script_of(self, found: Answer) -> str:
+        """The script of the shortest program that is found to end as this one."""
+        from worker import PROGRAMS
+
+        programs = PROGRAMS[found.family]
+        end = time.monotonic() + SECONDS_TO_SHORTEN
+
+        def fails(shorter: Any) -> bool:
+            tries = range(programs.tries) if time.monotonic() < end else ()
+            asked = (self.ask_for(found.family, repr(shorter), False, SECONDS_PER_SHORTER)
+                     for _ in tries)  # fmt: skip
+            return any(answer.kind in ("crash", "hang") for answer in asked)
+
+        script: str = programs.shortest(programs.make(found.seed), fails).script()
+        return script
 
     def close(self) -> None:
         self._worker.close()
+        self._folder.cleanup()
 
 
 def answers(caller: Caller, families: Sequence[str], seeds: Iterable[int]) -> Iterator[Answer]:
@@ -214,6 +271,7 @@ class Counts:
                 count["refused by both"] += found.refused
                 count["findings"] += bool(found.kind and not found.known)
                 count["known differences"] += bool(found.known)
+                count.update(found.counts)
 
     def __getitem__(self, row: str) -> collections.Counter[str]:
         return self._rows[row]
@@ -293,6 +351,9 @@ def main() -> int:
     parser.add_argument("--mode", type=mode_of, action="append", help="only this mode; repeatable")
     parser.add_argument("--processes", type=int, default=os.cpu_count(), help="at a time")
     parser.add_argument("--slice", action="store_true", help="only SLICE")
+    parser.add_argument(
+        "--stress", action="store_true", help="only stress, in the modes of the widest vectors"
+    )
     parser.add_argument("--known", action="store_true", help="print known differences, too")
     given = parser.parse_args()
     caller = Caller()
@@ -301,6 +362,10 @@ def main() -> int:
     families = [one for each in given.families for one in (calls if each == "calls" else [each])]
     if given.slice:
         families = list(SLICE)
+    chosen = given.mode or modes()
+    if given.stress:
+        families = ["stress"]
+        chosen = given.mode or of_widest(chosen)
     unknown = set(families) - set(caller.families)
     if unknown:
         parser.error(f"no family {', '.join(unknown)}; there are {', '.join(caller.families)}")
@@ -308,7 +373,7 @@ def main() -> int:
     if first is None:
         first = datetime.datetime.now(datetime.timezone.utc).date().toordinal() * 1000
     cases = Cases(families or caller.families, first)
-    run = Run(given.minutes, given.mode or modes(), cases, given.known)
+    run = Run(given.minutes, chosen, cases, given.known)
     run.make(given.processes)
     print(f"from seed {first} on ({cases}):\n{run.counts}")
     total = run.counts["all modes"]

@@ -140,9 +140,11 @@ def is_host(name: str) -> bool:
 class Placement:
     """Adds step after step to the lines of a program; cpu says which memory they use."""
 
-    def __init__(self, program: GraphProgram, streams: int) -> None:
+    def __init__(
+        self, program: GraphProgram, streams: int, scope: dict[str, Any] | None = None
+    ) -> None:
         self.streams = streams
-        self.scope = scope_of(program, "cpu", 0, [])
+        self.scope = scope_of(program, "cpu", 0, []) if scope is None else scope
         self.lines: list[list[str]] = []
         self.kept: list[Any] = []  # storages, so that none has the address of another one
         self.memory: dict[int, Memory] = {}
