@@ -172,3 +172,26 @@ def test_cells_of_an_lstm_have_the_gradients_of_either_state(dtype):
             found = torch.autograd.grad(each.sum(), operands, retain_graph=True)
             for mine, grad in zip(found, grads, strict=True):
                 assert (mine.cpu().double() - grad).abs().max() <= BOUNDS[dtype]
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+def test_cells_of_a_gru_are_no_less_precise_than_those_of_cpu(dtype):
+    """Sums of gates are rounded at the end, as those of an LSTM."""
+    torch.manual_seed(0)
+    cell = nn.GRUCell(60, 100).to(dtype)
+    x, state = numbers(50, 60).to(dtype), numbers(50, 100, seed=3).to(dtype)
+    weights = numbers(50, 100, seed=4).to(dtype)
+    errors = {}
+    for device in ("cpu", "loom"):
+        found = []
+        for made_of, where in ((torch.float64, "cpu"), (dtype, device)):
+            layer = copy.deepcopy(cell).to(where, made_of)
+            operands = [each.to(where, made_of).requires_grad_() for each in (x, state)]
+            made = layer(*operands)
+            grads = torch.autograd.grad(made, [*operands, *layer.parameters()], weights.to(made))
+            found.append([each.detach().cpu().double() for each in (made, *grads)])
+        errors[device] = [
+            (mine - right).square().mean().sqrt() for right, mine in zip(*found, strict=True)
+        ]
+    for mine, theirs in zip(errors["loom"], errors["cpu"], strict=True):
+        assert mine <= 1.05 * theirs

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The fused cells that ATen's LSTM and GRU call on accelerators, and their gradients. ATen has no
-// CPU kernels for them: those of an LSTM are the kernels of whole layers (kernels/recurrent/), in
-// float32; others are made of CPU operators. Both are cut along the batch.
+// CPU kernels for them: those of an LSTM are the kernels of whole layers (kernels/recurrent/);
+// others are made of CPU operators. Half types are computed in float32. Both are cut along the
+// batch.
 #include "loom/backend/registration.h"
 #include "loom/kernels/recurrent/cell.h"
 #include "loom/ops/launch/empty.h"
@@ -170,6 +171,14 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_cell_backward(
 void gru_kernel(const at::Tensor& to_hidden, const at::Tensor& workspace, const at::Tensor& input,
                 const at::Tensor& hidden, const at::Tensor& state, const at::Tensor& input_bias,
                 const at::Tensor& hidden_bias) {
+  if (is_half(to_hidden)) {
+    const at::Tensor made = wide_like(to_hidden), kept = wide_like(workspace);
+    gru_kernel(made, kept, wide(input), wide(hidden), wide(state), wide(input_bias),
+               wide(hidden_bias));
+    to_hidden.copy_(made);
+    workspace.copy_(kept);
+    return;
+  }
   const auto [made, kept] = gru_cell_formula(input, hidden, state, input_bias, hidden_bias);
   to_hidden.copy_(made);
   workspace.copy_(kept);
@@ -191,6 +200,15 @@ std::tuple<at::Tensor, at::Tensor> gru_cell(const at::Tensor& input, const at::T
 void gru_backward_kernel(const at::Tensor& to_input, const at::Tensor& to_hidden,
                          const at::Tensor& to_state, const at::Tensor& grad,
                          const at::Tensor& workspace) {
+  if (is_half(to_state)) {
+    const at::Tensor input = wide_like(to_input), hidden = wide_like(to_hidden);
+    const at::Tensor state = wide_like(to_state);
+    gru_backward_kernel(input, hidden, state, wide(grad), wide(workspace));
+    to_input.copy_(input);
+    to_hidden.copy_(hidden);
+    to_state.copy_(state);
+    return;
+  }
   const auto [input, hidden, state] = gru_cell_gradient_formula(grad, workspace);
   to_input.copy_(input);
   to_hidden.copy_(hidden);
