@@ -205,3 +205,35 @@ def test_losses(name: str, reduction: str, dtype: torch.dtype) -> None:
 def test_norms_and_reductions(name: str, dtype: torch.dtype) -> None:
     function, kinds, result, gradients = REDUCTIONS[name]
     _check(function, kinds, (result, gradients), dtype)
+
+
+@pytest.mark.parametrize("dtype", SCALES, ids=str)
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+@pytest.mark.parametrize("last", [False, True])
+def test_grid_samples_of_images_that_16_bits_cannot_count(
+    last: bool, mode: str, dtype: torch.dtype
+) -> None:
+    """cpu has places in 16 bits, and coordinates in the half type: it reads other memory."""
+    images = torch.randn(2, 20, 40, 60, generator=_generator(3)).to(dtype)
+    if last:
+        images = images.contiguous(memory_format=torch.channels_last)
+    grid = (torch.rand(2, 9, 7, 2, generator=_generator(4)) * 2 - 1).to(dtype)
+
+    def sampled(device: str, in_dtype: torch.dtype) -> list[torch.Tensor]:
+        x, places = images.to(device, in_dtype), grid.to(device, in_dtype)
+        x.requires_grad_()
+        made = functional.grid_sample(x, places, mode, "border", align_corners=False)
+        gradient = torch.autograd.grad(made, x, torch.ones_like(made))[0]
+        return [made.detach().cpu(), gradient.cpu()]
+
+    # Of coordinates in float32 the nearest pixel is the same one.
+    for got, wanted in zip(sampled("loom", dtype), sampled("cpu", torch.float32), strict=True):
+        assert got.dtype == dtype
+        assert torch.equal(got, wanted.to(dtype))
+
+
+def test_a_grid_sample_has_no_gradient_that_nobody_wants() -> None:
+    images = torch.randn(1, 2, 5, 5, dtype=torch.bfloat16, device="loom")
+    grid = torch.zeros(1, 3, 3, 2, dtype=torch.bfloat16, device="loom", requires_grad=True)
+    made = functional.grid_sample(images, grid, align_corners=False)
+    assert torch.autograd.grad(made.sum(), grid)[0].dtype == torch.bfloat16

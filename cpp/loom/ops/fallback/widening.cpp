@@ -132,6 +132,7 @@ bool try_widen(const Widening& widening, const c10::OperatorHandle& op, torch::j
   for (const Written& each : written) hand_over(each);
   for (std::size_t i = stack->size() - op.schema().returns().size(); i < stack->size(); ++i) {
     (*stack)[i] = map_tensors((*stack)[i], [&](const at::Tensor& tensor) -> at::Tensor {
+      if (!tensor.defined()) return tensor;  // a gradient that nobody wants
       for (const Written& each : written) {
         if (tensor.is_same(each.wide)) return each.given;
       }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-// Some kernels take a dtype on CUDA that the CPU's do not, and libraries that ask for
-// `device.type == "cpu"` send such tensors everywhere else. Loom computes them in a wider dtype:
-// tensors are converted, the operator is called again, and results are converted back. Nothing is
-// waited for. Thread: any.
+// Some kernels take a dtype on CUDA that the CPU's do not, or are wrong about, and libraries that
+// ask for `device.type == "cpu"` send such tensors everywhere else. Loom computes them in a wider
+// dtype: tensors are converted, the operator is called again, and results are converted back.
+// Nothing is waited for. Thread: any.
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -87,6 +87,9 @@ inline constexpr Widening kWidenings[] = {
     {"_upsample_bilinear2d_aa_backward", kHalves, c10::kFloat},
     {"_upsample_bicubic2d_aa", kHalves, c10::kFloat},
     {"_upsample_bicubic2d_aa_backward", kHalves, c10::kFloat},
+    // The CPU kernel has places in 16 bits: beyond 32767 elements it reads other memory.
+    {"grid_sampler_2d", kHalves, c10::kFloat},
+    {"grid_sampler_2d_backward", kHalves, c10::kFloat},
     {"multi_margin_loss", kHalves, c10::kFloat},
     {"multi_margin_loss_backward", kHalves, c10::kFloat},
     {"multilabel_margin_loss_forward", kHalves, c10::kFloat},
