@@ -122,3 +122,23 @@ def test_nan_to_num_of_integers_writes_nothing(dtype):
     assert x.tolist() == [1] * 4
     with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
         torch.ones(1, device="loom").expand(4).nan_to_num_()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_remainders_whose_quotient_leaves_the_range(dtype: torch.dtype) -> None:
+    """Sleef divides, and makes them NaN."""
+    info = torch.finfo(dtype)
+    divisors = [0.9, 0.6401, 1e-3, 3e-20, 1e-30, info.smallest_normal, info.smallest_normal / 1024]
+    divisors += [-x for x in divisors] + [0.0, math.inf, math.nan, 7.0]
+    dividends = [info.max, -info.max, info.max / 3, info.max * 2e-20, 5.5, 0.0, math.inf, math.nan]
+    a = torch.tensor(dividends, dtype=dtype)[:, None].expand(-1, len(divisors)).contiguous()
+    b = torch.tensor(divisors, dtype=dtype).expand(a.shape).contiguous()
+
+    def exact(x: float, y: float) -> float:
+        return math.fmod(x, y) if math.isfinite(x) and y != 0 else math.nan
+
+    pairs = zip(a.flatten().tolist(), b.flatten().tolist(), strict=True)
+    wanted = torch.tensor([exact(x, y) for x, y in pairs], dtype=dtype).view(a.shape)
+    assert_as_far(torch.fmod(a.to("loom"), b.to("loom")), wanted, 0)
+    moved = torch.where((wanted != 0) & ((b < 0) != (wanted < 0)), wanted + b, wanted)
+    assert_as_far(torch.remainder(a.to("loom"), b.to("loom")), moved, 0)

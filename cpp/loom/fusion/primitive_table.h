@@ -124,6 +124,7 @@ Primitive find_function(Op op, Type type, unsigned uniform) {
   case Op::op:                                           \
     return find_math_binary<Op::op>(type, uniform);
     LOOM_SLEEF_BINARY(LOOM_CASE)
+    LOOM_SLEEF_REMAINDER(LOOM_CASE)
 #undef LOOM_CASE
     default:
       return nullptr;

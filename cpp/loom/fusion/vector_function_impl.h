@@ -39,6 +39,7 @@ VectorFunction find_vector_function(Op op) {
     LOOM_SLEEF_ANGLE(LOOM_CASE)
     LOOM_SLEEF_HYPERBOLIC(LOOM_CASE)
     LOOM_SLEEF_BINARY(LOOM_CASE)
+    LOOM_SLEEF_REMAINDER(LOOM_CASE)
 #undef LOOM_CASE
     case Op::kNormalCdf:
       return function_of<Op::kNormalCdf, Vector>();

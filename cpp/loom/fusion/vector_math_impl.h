@@ -35,6 +35,7 @@ LOOM_DECLARE(, erfc, _u15, _u15)  // of kNormalCdf
   extern "C" loom::fusion::DoubleVector LOOM_SLEEF_DOUBLE(name, double_suffix)( \
       loom::fusion::DoubleVector, loom::fusion::DoubleVector);
 LOOM_SLEEF_BINARY(LOOM_DECLARE)
+LOOM_SLEEF_REMAINDER(LOOM_DECLARE)
 #undef LOOM_DECLARE
 // NOLINTEND(readability-identifier-naming)
 
@@ -157,6 +158,40 @@ template <class Vector, class Function>
     }                                                              \
   };
 LOOM_SLEEF_HYPERBOLIC(LOOM_DEFINE)
+#undef LOOM_DEFINE
+
+/// Where a / b leaves the range, which makes Sleef's remainder NaN, |b| is below 1. The remainder
+/// of a by b is that of its remainder by `step` b, and of that by `step`^2 b first, if that is
+/// finite: all are exact, and no quotient is above `step`.
+template <class Vector, class Function>
+[[gnu::always_inline]] inline Vector of_any_quotient(Vector a, Vector b, double step, double most,
+                                                     Function function) {
+  using Number = decltype(+a[0]);
+  const Vector quotient = a / b, largest = Vector{} + static_cast<Number>(most);
+  const Vector size = a < 0 ? -a : a, size_of_quotient = quotient < 0 ? -quotient : quotient;
+  const auto leaves = (size_of_quotient > largest) & (size <= largest) & (b != 0);
+  if (!any(reinterpret_cast<IntVector>(leaves))) return function(a, b);
+  const Vector once = b * static_cast<Number>(step), twice = once * static_cast<Number>(step);
+  const auto takes_twice = leaves & ((twice < 0 ? -twice : twice) <= largest);
+  const Vector one = Vector{} + 1;
+  Vector left = takes_twice ? function(a, takes_twice ? twice : one) : a;
+  left = leaves ? function(left, leaves ? once : one) : left;
+  return function(left, b);
+}
+
+#define LOOM_DEFINE(op, name, float_suffix, double_suffix)                                        \
+  template <>                                                                                     \
+  struct VectorMath<Op::op> {                                                                     \
+    static constexpr int kOperands = 2;                                                           \
+    static FloatVector apply(FloatVector a, FloatVector b) {                                      \
+      return of_any_quotient(a, b, 0x1p96, 0x1.fffffep127, LOOM_SLEEF_FLOAT(name, float_suffix)); \
+    }                                                                                             \
+    static DoubleVector apply(DoubleVector a, DoubleVector b) {                                   \
+      return of_any_quotient(a, b, 0x1p700, 0x1.fffffffffffffp1023,                               \
+                             LOOM_SLEEF_DOUBLE(name, double_suffix));                             \
+    }                                                                                             \
+  };
+LOOM_SLEEF_REMAINDER(LOOM_DEFINE)
 #undef LOOM_DEFINE
 
 template <>

@@ -38,5 +38,7 @@
 #define LOOM_SLEEF_BINARY(X)   \
   X(kPow, pow, _u10, _u10)     \
   X(kAtan2, atan2, _u10, _u10) \
-  X(kHypot, hypot, _u05, _u05) \
-  X(kFmod, fmod, , )
+  X(kHypot, hypot, _u05, _u05)
+
+/// Functions that Sleef divides for, whose quotient may leave the range.
+#define LOOM_SLEEF_REMAINDER(X) X(kFmod, fmod, , )
