@@ -127,6 +127,24 @@ def test_layouts_that_inferences_of_pytorch_do_not_tell():
     agrees(lambda v, p: F.max_unpool3d(v, p, 2), values, places)
 
 
+MATRICES = {
+    "transposed": lambda: numbers(4, 6).t(),
+    "rows expanded": lambda: numbers(4).expand(6, 4),
+    "columns apart": lambda: numbers(6, 8)[:, ::2],
+    "one column apart": lambda: numbers(6, 3)[:, 1:2].expand(6, 4),
+    "transposed and apart": lambda: numbers(8, 6).t()[:, ::2],
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex64, torch.int32])
+@pytest.mark.parametrize("beta", [0, 2])
+@pytest.mark.parametrize("matrix", MATRICES)
+def test_outer_products_lie_as_the_matrix_that_is_added_whatever_its_factor(matrix, beta, dtype):
+    added = MATRICES[matrix]().mul(4).to(dtype)
+    rows, columns = numbers(12).mul(4).to(dtype), numbers(4).mul(4).to(dtype)
+    agrees(lambda c, x, y: torch.addr(c, x[::2], y, beta=beta, alpha=3), added, rows, columns)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("mode", ["reflection", "replication"])
 @pytest.mark.parametrize("dims", [1, 2, 3])

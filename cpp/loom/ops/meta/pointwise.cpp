@@ -2,7 +2,9 @@
 // Operators on elements that have no structured form.
 #include "loom/ops/meta/rule.h"
 
+#include <ATen/EmptyTensor.h>
 #include <ATen/ExpandUtils.h>
+#include <ATen/TensorIterator.h>
 
 namespace loom::ops::inference {
 namespace {
@@ -22,6 +24,13 @@ Geometry like(const at::Tensor& tensor, c10::ScalarType dtype) {
 bool slopes_fit(const at::Tensor& self, const at::Tensor& weight) {
   return is_floating(self.scalar_type()) && weight.scalar_type() == self.scalar_type() &&
          at::is_expandable_to(weight.sizes(), self.sizes());
+}
+
+// Whether tensors of the dtype may be multiplied by the number.
+bool scales(c10::ScalarType dtype, const c10::IValue& number) {
+  if (is_complex(dtype)) return true;
+  if (is_floating(dtype)) return !number.isComplexDouble();
+  return c10::isIntegralType(dtype, /*includeBool=*/false) && number.isInt();
 }
 
 }  // namespace
@@ -103,19 +112,33 @@ Inferred conj_physical(Arguments arguments) {
   return {{Geometry::like(self)}};
 }
 
-// (self, vec1, vec2, *, beta, alpha)
+// (self, vec1, vec2, *, beta, alpha), whose Meta kernel leaves out `self` where beta is 0.
 Inferred outer_product(Arguments arguments) {
   const at::Tensor &self = tensor_at(arguments, 0), &rows = tensor_at(arguments, 1),
                    &columns = tensor_at(arguments, 2);
   const auto dtype = self.scalar_type();
-  if (rows.dim() != 1 || columns.dim() != 1 || !is_floating(dtype) || !is_canonical(self) ||
-      rows.scalar_type() != dtype || columns.scalar_type() != dtype ||
-      arguments[3].isComplexDouble() || arguments[4].isComplexDouble()) {
+  if (rows.dim() != 1 || columns.dim() != 1 || rows.scalar_type() != dtype ||
+      columns.scalar_type() != dtype || !scales(dtype, arguments[3]) ||
+      !scales(dtype, arguments[4])) {
     return std::nullopt;
   }
   const at::DimVector sizes{rows.numel(), columns.numel()};
   if (!at::is_expandable_to(self.sizes(), sizes)) return std::nullopt;
-  return {{Geometry(dtype, sizes)}};
+  if (is_canonical(self)) return {{Geometry(dtype, sizes)}};
+  const auto placed = [&](c10::IntArrayRef lengths, c10::IntArrayRef strides) {
+    return at::detail::empty_strided_meta(lengths, strides, dtype);
+  };
+  const auto expanded = at::inferExpandGeometry_dimvector(self.sizes(), self.strides(), sizes);
+  const at::TensorIterator iterator =
+      at::TensorIteratorConfig()
+          .set_check_mem_overlap(false)
+          .add_owned_output(at::Tensor())
+          .add_owned_const_input(placed(sizes, expanded.strides))
+          .add_owned_const_input(placed({rows.numel(), 1}, {rows.stride(0), rows.stride(0)}))
+          .add_owned_const_input(placed(columns.sizes(), columns.strides()))
+          .build();
+  const at::Tensor& made = iterator.output();
+  return {{Geometry(dtype, sizes, at::DimVector(made.strides()))}};
 }
 
 }  // namespace loom::ops::inference
