@@ -223,3 +223,25 @@ def test_large_calls_are_refused_at_the_call():
     same_error(lambda x: F.adaptive_avg_pool2d(x, (2, 2)), x)
     same_error(lambda x: F.channel_shuffle(x[None, :511, :, None], 2), x)
     same_error(lambda x: F.pad(x[None, None], (1024, 0, 0, 0), "reflect"), x)
+
+
+def apart(dtype: torch.dtype) -> torch.Tensor:
+    """Elements of a matrix for each of seven columns, which share them."""
+    return numbers(14).mul(4).to(dtype).as_strided((7, 2, 1, 7), (1, 7, 14, 0))
+
+
+PROMOTED = {
+    "sub": lambda x, y: x - y,
+    "atan2 of the other order": lambda x, y: torch.atan2(y, x),
+    "zeta of integers": lambda x, y: torch.special.zeta(x.char(), x.char()),
+    "lt": lambda x, y: x < y,
+    "out": lambda x, y: torch.mul(x, y, out=torch.empty(0, device=x.device)),
+    "sin of integers": lambda x, y: x.int().expand(3, *x.shape).sin(),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.int16], ids=str)
+@pytest.mark.parametrize("name", PROMOTED)
+def test_results_lie_as_those_of_operands_that_cpu_has_converted(name, dtype):
+    other = numbers(98).as_strided((7, 2, 1, 7), (14, 1, 14, 2))
+    agrees(PROMOTED[name], apart(dtype), other)

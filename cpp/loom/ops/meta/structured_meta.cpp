@@ -3,6 +3,7 @@
 
 #include "loom/ops/launch/empty.h"
 
+#include <ATen/EmptyTensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/op_registration/adaption.h>
 #include <ATen/native/Resize.h>
@@ -43,6 +44,28 @@ void resize_given(const at::Tensor& given, c10::IntArrayRef sizes, c10::IntArray
   } else if (options.memory_format_opt()) {
     given.unsafeGetTensorImpl()->empty_tensor_restride(*options.memory_format_opt());
   }
+}
+
+std::optional<at::DimVector> strides_of_converted(const at::TensorIteratorBase& iterator,
+                                                  c10::ScalarType computed) {
+  const auto is_converted = [&](const at::TensorBase& operand) {
+    return operand.dim() > 0 && operand.scalar_type() != computed;
+  };
+  bool any = false;
+  for (int i = iterator.noutputs(); i < iterator.ntensors(); ++i) {
+    const at::TensorBase& operand = iterator.tensor_base(i);
+    any = any || (is_converted(operand) && !operand.is_non_overlapping_and_dense());
+  }
+  if (!any || computed == c10::ScalarType::Undefined) return std::nullopt;
+  at::TensorIteratorConfig config;
+  config.set_check_mem_overlap(false).add_owned_output(at::Tensor());
+  for (int i = iterator.noutputs(); i < iterator.ntensors(); ++i) {
+    const at::TensorBase& operand = iterator.tensor_base(i);
+    const at::Tensor placed(
+        at::detail::empty_strided_meta(operand.sizes(), operand.strides(), operand.scalar_type()));
+    config.add_owned_const_input(placed.to(computed));
+  }
+  return at::DimVector(config.build().output().strides());
 }
 
 void throw_device_mismatch(const char* name, const char* overload, int argument, c10::Device device,

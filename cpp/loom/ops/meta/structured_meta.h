@@ -8,6 +8,7 @@
 #include "loom/base/export.h"
 #include "loom/ops/launch/tensor_ref.h"
 
+#include <ATen/DimVector.h>
 #include <ATen/TensorIterator.h>
 #include <ATen/TensorMeta.h>
 #include <ATen/core/IListRef.h>
@@ -36,6 +37,12 @@ void check_in_place(const at::Tensor& self, c10::IntArrayRef sizes,
 /// Checks dtype and device of an out= tensor and resizes it if need be, warning as PyTorch does.
 void resize_given(const at::Tensor& given, c10::IntArrayRef sizes, c10::IntArrayRef strides,
                   const c10::TensorOptions& options);
+
+/// Where the CPU operator converts operands to the dtype that it computes in first, which do not
+/// lie in one piece: the strides of a result of operands that lie as those copies. Nothing for
+/// other operands.
+[[nodiscard]] std::optional<at::DimVector> strides_of_converted(
+    const at::TensorIteratorBase& iterator, c10::ScalarType computed);
 
 /// `Meta` is one of at::meta::structured_*.
 template <class Meta, OutputKind kKind, std::size_t kOutputs>
@@ -69,6 +76,12 @@ class StructuredMeta final : public Meta {
  private:
   void set_output(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
                   const at::TensorOptions& options) {
+    std::optional<at::DimVector> converted;
+    if constexpr (kKind != OutputKind::kInPlace &&
+                  std::is_base_of_v<at::TensorIteratorBase, Meta>) {
+      converted = strides_of_converted(*this, this->common_dtype_);
+      if (converted) strides = *converted;
+    }
     at::Tensor& output = outputs_[index];
     if constexpr (kKind == OutputKind::kNew) {
       output = new_output(sizes, strides, options);
