@@ -245,3 +245,15 @@ PROMOTED = {
 def test_results_lie_as_those_of_operands_that_cpu_has_converted(name, dtype):
     other = numbers(98).as_strided((7, 2, 1, 7), (14, 1, 14, 2))
     agrees(PROMOTED[name], apart(dtype), other)
+
+
+@pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 3)])
+def test_dtypes_of_empty_tensors_are_refused_as_those_of_others(shape):
+    """By some kernels; others have nothing to do with them."""
+    whole = torch.zeros(shape, dtype=torch.uint8)
+    same_error(lambda x: torch.lerp(x, x, 0.3), whole)
+    same_error(lambda x: torch._foreach_lerp([x], [x], 0.3), whole)
+    same_error(lambda x: torch.lerp(x, x, x), whole)
+    agrees(lambda x: torch.sort(x)[0], whole)
+    agrees(lambda x: torch.add(x, x), whole)
+    agrees(lambda x, i: torch.gather(x, 0, i), numbers(*shape), torch.zeros(shape).long())

@@ -41,16 +41,20 @@ bool detail::fits(c10::ScalarType dtype, const at::Scalar& number) {
 
 NoWarnings::NoWarnings() : guard_(silence()) {}
 
-at::Tensor stand_in(const at::Tensor& tensor) {
+at::Tensor stand_in(const at::Tensor& tensor, bool of_its_sizes) {
   if (!tensor.defined()) return {};
-  const at::DimVector sizes(tensor.dim(), 1);
   const auto options = c10::TensorOptions(c10::kCPU).dtype(tensor.scalar_type());
-  at::Tensor ones = is_memory_only(tensor.scalar_type()) ? at::empty(sizes, options).zero_()
-                                                         : at::ones(sizes, options);
-  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
-    ones.unsafeGetTensorImpl()->set_wrapped_number(true);
+  const at::DimVector ones(static_cast<std::size_t>(tensor.dim()), 1);
+  at::Tensor made;
+  if (of_its_sizes || is_memory_only(tensor.scalar_type())) {
+    made = at::empty(of_its_sizes ? tensor.sizes() : c10::IntArrayRef(ones), options).zero_();
+  } else {
+    made = at::ones(ones, options);
   }
-  return ones;
+  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
+    made.unsafeGetTensorImpl()->set_wrapped_number(true);
+  }
+  return made;
 }
 
 }  // namespace loom::ops

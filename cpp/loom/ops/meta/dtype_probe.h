@@ -22,8 +22,14 @@
 
 namespace loom::ops {
 
-/// A CPU tensor of ones with as many dimensions as `tensor`, all of size 1, and of its dtype.
-[[nodiscard]] at::Tensor stand_in(const at::Tensor& tensor);
+/// A CPU tensor of the tensor's dtype: of ones, with as many dimensions, all of size 1; or of
+/// zeros, with its sizes, where there is nothing to compute.
+[[nodiscard]] at::Tensor stand_in(const at::Tensor& tensor, bool of_its_sizes = false);
+
+/// Whether there are so few elements that a stand-in may have as many.
+[[nodiscard]] inline bool are_few(const at::Tensor& tensor) {
+  return !tensor.defined() || tensor.numel() <= 4096;
+}
 
 /// While it lives this thread's warnings go nowhere: they would be about a stand-in.
 class NoWarnings {
@@ -97,12 +103,24 @@ bool is_ordinary(c10::ScalarType, const T&) {
 }
 
 template <class T>
-const T& stand_in_for(const T& argument) {
+const T& stand_in_for(const T& argument, bool) {
   return argument;
 }
-inline at::Tensor stand_in_for(const at::Tensor& tensor) { return stand_in(tensor); }
-inline std::optional<at::Tensor> stand_in_for(const std::optional<at::Tensor>& tensor) {
-  return tensor ? std::optional(stand_in(*tensor)) : std::nullopt;
+inline at::Tensor stand_in_for(const at::Tensor& tensor, bool of_its_sizes) {
+  return stand_in(tensor, of_its_sizes);
+}
+inline std::optional<at::Tensor> stand_in_for(const std::optional<at::Tensor>& tensor,
+                                              bool of_its_sizes) {
+  return tensor ? std::optional(stand_in(*tensor, of_its_sizes)) : std::nullopt;
+}
+
+template <class T>
+bool is_small(const T&) {
+  return true;
+}
+inline bool is_small(const at::Tensor& tensor) { return are_few(tensor); }
+inline bool is_small(const std::optional<at::Tensor>& tensor) {
+  return !tensor || are_few(*tensor);
 }
 
 }  // namespace detail
@@ -111,7 +129,9 @@ inline std::optional<at::Tensor> stand_in_for(const std::optional<at::Tensor>& t
 template <auto kCpu, std::size_t kOutputs, class... Argument>
 void probe_dtypes(const std::array<at::Tensor, kOutputs>& outputs, const Argument&... arguments) {
   static AcceptedDtypes accepted;
-  if (outputs[0].numel() == 0) return;
+  // Some kernels look at dtypes of empty tensors, others return first.
+  const bool empty = outputs[0].numel() == 0;
+  if (empty && !(detail::is_small(arguments) && ... && true)) return;
   std::uint64_t key = 1;
   for (const at::Tensor& output : outputs) detail::add_to_key(key, output);
   (detail::add_to_key(key, arguments), ...);
@@ -120,10 +140,10 @@ void probe_dtypes(const std::array<at::Tensor, kOutputs>& outputs, const Argumen
     return;
   const NoWarnings about_stand_ins;
   std::array<at::Tensor, kOutputs> stand_ins;
-  for (std::size_t i = 0; i < kOutputs; ++i) stand_ins[i] = stand_in(outputs[i]);
-  std::apply([&](auto&... output) { kCpu(detail::stand_in_for(arguments)..., output...); },
+  for (std::size_t i = 0; i < kOutputs; ++i) stand_ins[i] = stand_in(outputs[i], empty);
+  std::apply([&](auto&... output) { kCpu(detail::stand_in_for(arguments, empty)..., output...); },
              stand_ins);
-  if (ordinary) accepted.insert(key);
+  if (ordinary && !empty) accepted.insert(key);
 }
 
 }  // namespace loom::ops
