@@ -5,8 +5,11 @@ That torch is this one, with another answer to the question for its version: a l
 loaded first has the function that the library asks.
 """
 
+import re
+import runpy
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 from test_library import loaded_library
@@ -26,7 +29,8 @@ IS_REGISTERED = """
     names = ("aten::empty.memory_format", "aten::add.Tensor", "aten::_fft_c2c", "aten::mm")
     registered = [name for name in names if has(name, "PrivateUse1")]
     registered += ["fallback"] * torch._C._dispatch_has_backend_fallback("PrivateUse1")
-    registered += ["accelerator"] * (torch.accelerator.current_accelerator() is not None)
+    accelerator = torch.accelerator.current_accelerator()
+    registered += ["accelerator"] * (str(accelerator) == torch._C._get_privateuse1_backend_name())
     registered += ["loom::cross_entropy"] * bool(torch._C._jit_get_schemas_for_operator(
         "loom::_cross_entropy"))
     print(registered)
@@ -45,6 +49,19 @@ def other_version(tmp_path_factory):
     )
     subprocess.run([compiler, "-shared", "-fPIC", source, "-o", library], check=True)
     return {"LD_PRELOAD": str(library), "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+
+
+def test_names_of_torch_may_be_missing():
+    script = Path(__file__).parents[2] / "cmake" / "weak_torch_symbols.py"
+    names = runpy.run_path(str(script))
+    of_torch = re.compile(rb"_Z(N|NK|TV|TI|TS|TSN|TVN|TIN)*(2at|3c10|4c10d|5torch)")
+    bindings = {
+        name: info >> 4
+        for _, name, info, is_defined in names["symbols"](loaded_library().read_bytes())
+        if not is_defined and of_torch.match(name)
+    }
+    assert len(bindings) > 1000
+    assert set(bindings.values()) == {names["_WEAK"]}
 
 
 def loading(path):
