@@ -41,11 +41,13 @@ def _patch_dlpack() -> None:
     export: Callable[..., Any] = torch.Tensor.__dlpack__
     from torch.utils.dlpack import DLDeviceType
 
+    @functools.wraps(device_of)
     def __dlpack_device__(self: torch.Tensor) -> tuple[IntEnum, int]:  # noqa: N807
         if self.device.type != "loom":
             return device_of(self)
         return DLDeviceType.kDLExtDev, self.device.index
 
+    @functools.wraps(export)
     def __dlpack__(  # noqa: N807
         self: torch.Tensor,
         *,

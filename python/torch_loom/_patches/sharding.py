@@ -6,8 +6,9 @@ Loom's operators are others. DTensor is not imported with torch, so this is regi
 program imports it.
 """
 
+import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
@@ -46,9 +47,35 @@ def apply() -> None:
 def register(module: ModuleType) -> None:
     """Register how DTensor shards attention, by batch or by head, and cells, by batch."""
     for operator, strategy, static in (*_strategies(sequences=False), *_strategies_of_cells()):
-        module.register_op_strategy(operator, schema_info=module.RuntimeSchemaInfo(static))(
-            strategy
-        )
+        _register(operator, strategy, static)
+
+
+def _register(operator: Any, strategy: Callable[[Any], Any], static: int) -> None:
+    from torch.distributed.tensor._op_schema import RuntimeSchemaInfo
+    from torch.distributed.tensor._ops.utils import register_op_strategy
+
+    register_op_strategy(operator, schema_info=RuntimeSchemaInfo(static))(strategy)
+
+
+@contextlib.contextmanager
+def _registered(operator: Any, strategy: Callable[[Any], Any], static: int) -> Iterator[Any]:
+    """Within the context an operator has another strategy; gives the one that it had."""
+    from torch.distributed.tensor import DTensor
+
+    propagator = DTensor._op_dispatcher.sharding_propagator
+    tables: tuple[dict[Any, Any], ...] = (
+        propagator.op_strategy_funcs,
+        propagator.op_to_schema_info,
+    )
+    before = tuple(table.get(operator) for table in tables)
+    _register(operator, strategy, static)
+    try:
+        yield before
+    finally:
+        for table, known in zip(tables, before, strict=True):
+            table.pop(operator, None)
+            if known is not None:
+                table[operator] = known
 
 
 def register_for_sequences(module: ModuleType) -> None:
@@ -62,9 +89,7 @@ def register_for_sequences(module: ModuleType) -> None:
         if not is_first:
             return
         for operator, strategy, static in _strategies(sequences=True):
-            context = module._op_strategy_context(
-                operator, strategy, module.RuntimeSchemaInfo(static)
-            )
+            context = _registered(operator, strategy, static)
             module._original_strategies[operator] = context.__enter__()
             module._cp_strategy_contexts[operator] = context
 
