@@ -237,6 +237,8 @@ class Generator:
         code, used, index = self.fill(template)
         if not self.may_use(template, code, used, index):
             return False
+        if "out={x}" in template and self.is_empty(used[0]):
+            return False
         exact = table not in INEXACT and all(map(self.is_exact, used))
         uses = (*used, index) if "{i" in template else tuple(used)
         if table in ("writes", "random writes"):
@@ -278,6 +280,10 @@ class Generator:
             return True
         info = torch.iinfo(dtype)
         return all(bool(((v >= info.min) & (v <= info.max)).all()) for v in values)
+
+    def is_empty(self, name: str) -> bool:
+        """Whether `out=` may resize the tensor, and with it the storage that views share."""
+        return any(scope[name].numel() == 0 for scope in self.scopes)
 
     def may_write(self, used: list[str]) -> bool:
         """Whether the first of them may be written from the others."""

@@ -112,7 +112,7 @@ class Generator(random_graphs.Generator):
         return self.new_on_host(code, uses, stream=HOST)
 
     def write(self, code: str, uses: tuple[str, ...]) -> bool:
-        if self.tensor(uses[0]).numel() == 0:  # it would be resized, and all of its storage
+        if self.is_empty(uses[0]):
             return False
         return self.may_write([*uses]) and self.emit(code, uses[0], uses, self.are_exact(uses))
 

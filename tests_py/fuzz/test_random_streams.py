@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import stream_programs
 from graph_programs import Argument
-from random_streams import random_stream_program
+from random_streams import Generator, random_stream_program
 from stream_programs import (
     HOST,
     STREAMS,
@@ -65,6 +65,15 @@ def test_more_random_programs_do_not_depend_on_how_they_are_queued(batch: int) -
 def test_a_seed_always_makes_the_same_program() -> None:
     assert random_stream_program(7) == random_stream_program(7)
     assert random_stream_program(7) != random_stream_program(8)
+
+
+def test_no_step_writes_into_an_empty_tensor_that_it_may_resize() -> None:
+    """Views of it share the storage, as a graph that was captured before does."""
+    generator = Generator(3)
+    generator.add_tensor(Argument("a0", "make((0, 3), torch.float32, 1)"))
+    assert not generator.add_of("writes", "torch.add({y}, {z}, out={x})")
+    assert not generator.add_of("out", "torch.neg({y}, out={x})")
+    assert generator.add_of("writes", "{x}.add_({y})")
 
 
 def test_most_programs_run_in_every_way() -> None:
