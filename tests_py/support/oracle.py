@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch.testing._comparison import default_tolerances
-from torch.testing._internal.common_device_type import toleranceOverride
 
 
 class DifferenceError(Exception):
@@ -192,6 +191,8 @@ def describe(error: Exception | None) -> str:
 
 def tolerances(info: Any, dtype: Any) -> dict[str, float]:
     """The loosest of what assert_close takes for the dtype and what op_db grants the operator."""
+    # Takes a second to import, which not everybody needs.
+    from torch.testing._internal.common_device_type import toleranceOverride
 
     rtol, atol = default_tolerances(dtype)
     for decorate in (*info.decorators, *info.skips):

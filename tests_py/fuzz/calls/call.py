@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import string
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -13,6 +15,24 @@ from torch import Tensor
 LAYOUTS = ["dense", "last", "permuted", "sliced", "rows", "offset", "expanded", "overlapping"]
 # Laid out so that no two elements share memory.
 WRITABLE = LAYOUTS[:6]
+
+
+# A tensor of more elements than MANY is a part of a few that are made once.
+MANY, KEPT = 2048, 1 << 20
+
+
+@functools.cache
+def kept_normals() -> Tensor:
+    return torch.randn(KEPT, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+
+def normals(shape: Sequence[int], generator: torch.Generator) -> Tensor:
+    """Of a normal distribution, in float64; nobody may write them."""
+    count = math.prod(shape)
+    if not MANY < count < KEPT // 2:
+        return torch.randn(shape, generator=generator, dtype=torch.float64)
+    first = int(torch.randint(KEPT - count, (), generator=generator))
+    return kept_normals()[first : first + count].view(shape)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +87,7 @@ class Operand:
 
     def _reals(self, generator: torch.Generator, dtype: torch.dtype) -> Tensor:
         info = torch.finfo(dtype)
-        numbers = torch.randn(self.shape, generator=generator, dtype=torch.float64)
+        numbers = normals(self.shape, generator)
         if self.values == "whole":
             numbers = numbers.mul(2).round()
         elif self.values == "positive":
@@ -75,12 +95,12 @@ class Operand:
         elif self.values == "unit":
             numbers = torch.rand(self.shape, generator=generator, dtype=torch.float64)
         elif self.values == "small":
-            numbers *= 0.1
+            numbers = numbers * 0.1
         elif self.values == "huge":
-            numbers *= info.max**0.75
+            numbers = numbers * info.max**0.75
         elif self.values == "tiny":
-            numbers *= info.tiny * 2  # half of them are denormal
-        made = numbers.to(dtype)
+            numbers = numbers * (info.tiny * 2)  # half of them are denormal
+        made = numbers.to(dtype, copy=True)
         if self.values == "infinite":
             made = sprinkle(made, [math.nan, math.inf, -math.inf, 0.0, -0.0], generator)
         elif self.values == "special":
@@ -92,10 +112,11 @@ class Operand:
 
 def sprinkle(tensor: Tensor, rare: list[float], generator: torch.Generator) -> Tensor:
     """Each of the rare numbers in one place of some fifty."""
-    places = torch.randint(50, tensor.shape, generator=generator)
-    for place, number in enumerate(rare):
-        tensor = torch.where(places == place, torch.tensor(number, dtype=tensor.dtype), tensor)
-    return tensor
+    places = torch.randint(50, tensor.shape, generator=generator).view(-1)
+    flat = tensor.reshape(-1)
+    chosen = (places < len(rare)).nonzero().squeeze(1)
+    flat[chosen] = torch.tensor(rare, dtype=tensor.dtype)[places[chosen]]
+    return flat.view(tensor.shape)
 
 
 def lay_out(numbers: Tensor, layout: str, seed: int) -> Tensor:
@@ -156,6 +177,14 @@ class Call:
 
     def names(self) -> str:
         return string.ascii_letters[: len(self.operands)]
+
+    def make(self) -> list[Tensor]:
+        """The operands."""
+        return [operand.make() for operand in self.operands]
+
+    def most_elements(self) -> int:
+        """Of any operand."""
+        return max([1, *(math.prod(operand.shape) for operand in self.operands)])
 
     def script(self) -> str:
         """A program that judges this call, to be run in tests_py/fuzz."""

@@ -8,7 +8,7 @@ from calls.draw import DTYPES, FLOATS, Draw
 
 
 def joined(draw: Draw) -> Call:
-    shape = list(draw.shape(dims=draw.pick([1, 2, 3, 4])))
+    shape = list(draw.shape(1000, dims=draw.pick([1, 2, 3, 4])))
     d = draw.random.randrange(len(shape))
     dtype = draw.float if draw.chance(0.6) else draw.pick(DTYPES)
     other = dtype if draw.chance(0.8) else draw.pick(DTYPES)

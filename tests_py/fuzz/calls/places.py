@@ -9,7 +9,7 @@ import math
 from calls.call import Call, Operand
 from calls.draw import DTYPES, FLOATS, Draw
 
-MOST_ELEMENTS = 4_000_000
+MOST_ELEMENTS = 300_000
 
 
 def a_matrix(draw: Draw) -> tuple[list[int], int]:
@@ -18,11 +18,16 @@ def a_matrix(draw: Draw) -> tuple[list[int], int]:
     return shape, draw.random.randrange(len(shape))
 
 
+def how_many(draw: Draw, most: int, most_if_large: int, shape: list[int], d: int) -> int:
+    """Indices along a dimension, each of which takes a slice or an element of all others."""
+    others = math.prod(n for i, n in enumerate(shape) if i != d)
+    return min(draw.upto(most, most_if_large), max(MOST_ELEMENTS // max(others, 1), 1))
+
+
 def along(draw: Draw) -> Call:
     """index_select and its kin: one index for a whole slice."""
     shape, d = a_matrix(draw)
-    others = math.prod(n for i, n in enumerate(shape) if i != d)
-    count = min(draw.upto(60, 3000), max(MOST_ELEMENTS // max(others, 1), 1))
+    count = how_many(draw, 60, 3000, shape, d)
     dtype = draw.float if draw.chance(0.7) else draw.pick(DTYPES)
     slices = [count if i == d else n for i, n in enumerate(shape)]
     index = draw.indices([count], shape[d], any=True)
@@ -52,7 +57,8 @@ def by_element(draw: Draw) -> Call:
     """Gather and scatter: an index for each element."""
     shape, d = a_matrix(draw)
     dtype = draw.float if draw.chance(0.7) else draw.pick(DTYPES)
-    places = [draw.upto(40, 400) if i == d else draw.upto(max(n, 1)) for i, n in enumerate(shape)]
+    count = how_many(draw, 40, 400, shape, d)
+    places = [count if i == d else draw.upto(max(n, 1)) for i, n in enumerate(shape)]
     index = draw.indices(places, shape[d])
     operand, source = draw.operand(shape, dtype), draw.operand(places, dtype)
     each = Operand((shape[d],), DTYPES[8], 3, values="permutation")
@@ -78,7 +84,8 @@ def indexed(draw: Draw) -> Call:
     """What square brackets do."""
     shape = list(draw.shape(dims=draw.pick([2, 3, 4]))) if draw.chance(0.97) else [0, 3]
     dtype = draw.float if draw.chance(0.6) else draw.pick(DTYPES)
-    places = draw.pick([[draw.upto(20, 500)], [draw.upto(4), draw.upto(9)], []])
+    most = how_many(draw, 20, 500, shape, min((0, 1), key=shape.__getitem__))
+    places = draw.pick([[most], [draw.upto(4), draw.upto(9)], []])
     first, second = draw.indices(places, shape[0]), draw.indices(places, shape[1])
     operand = draw.operand(shape, dtype)
     mask = draw.read(shape[: draw.upto(2)], DTYPES[9])

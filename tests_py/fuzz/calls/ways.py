@@ -3,16 +3,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from calls.call import WRITABLE, Call
+import torch_loom
+from calls.call import WRITABLE, Call, normals
 from support.oracle import Mover, leaves, map_leaves
+
+SECONDS_HELD = 5e-3
 
 
 class Attempt:
@@ -32,10 +36,13 @@ class Attempt:
     def random(self, like: Tensor, expanded: bool = True) -> Tensor:
         """Numbers that are the same on each device, laid out in a way that the seed decides."""
         generator = torch.Generator().manual_seed(self.call.seed)
-        dtype = torch.complex128 if like.is_complex() else torch.float64
-        made = torch.randn(like.shape, generator=generator, dtype=dtype)
+        if like.is_complex():
+            made = torch.randn(like.shape, generator=generator, dtype=torch.complex128)
+        else:
+            made = normals(like.shape, generator)
         narrow = next((o.dtype for o in self.call.operands if o.dtype.is_floating_point), None)
-        made = made.to(narrow if narrow and not like.is_complex() else made.dtype).to(like.dtype)
+        to = narrow if narrow and not like.is_complex() else made.dtype
+        made = made.to(to, copy=True).to(like.dtype)
         layout = self.call.seed % 4
         if layout == 1 and made.dim() >= 3:
             made = made.movedim(1, -1).contiguous().movedim(-1, 1)
@@ -99,17 +106,27 @@ def second_gradients(attempt: Attempt) -> Any:
     return [detached(list(first)), list(more)]
 
 
-def occupy(device: str) -> None:
-    """A millisecond of work or more: what is called next is queued before any of it has run."""
-    x = torch.full((400, 400), 1e-3, device=device)
-    torch.mm(x, x)
+@contextlib.contextmanager
+def held(device: str) -> Iterator[None]:
+    """What is called within is queued before any of it runs, unless it waits, or takes so long."""
+    if device == "cpu":
+        yield
+        return
+    hold = torch_loom._C._Hold(-1, SECONDS_HELD)
+    try:
+        yield
+    finally:
+        hold.release()
 
 
 def queued(attempt: Attempt) -> Any:
     """What is called is taken by the next call, and operands are overwritten, with no wait."""
+    with held(attempt.device):
+        return queued_calls(attempt)
+
+
+def queued_calls(attempt: Attempt) -> Any:
     operands = attempt.operands
-    if attempt.device == "loom":
-        occupy("loom")
     first = attempt(*operands)
     values = [x for x in leaves(first) if isinstance(x, Tensor)]
     later = [x.add(x) if x.dtype != torch.bool else x.logical_not() for x in values]
@@ -132,15 +149,15 @@ def on_a_stream(attempt: Attempt) -> Any:
     if attempt.device != "loom":
         return cloned(attempt(*[x.clone() for x in attempt.operands]))
     stream = torch.loom.Stream()
-    occupy("loom")
-    operands = [x.clone() for x in attempt.operands]
-    stream.wait_stream(torch.loom.current_stream())
-    with torch.loom.stream(stream):
-        result = attempt(*operands)
-    torch.loom.current_stream().wait_stream(stream)
-    for x in operands:
-        x.record_stream(stream)
-    return cloned(result)
+    with held("loom"):
+        operands = [x.clone() for x in attempt.operands]
+        stream.wait_stream(torch.loom.current_stream())
+        with torch.loom.stream(stream):
+            result = attempt(*operands)
+        torch.loom.current_stream().wait_stream(stream)
+        for x in operands:
+            x.record_stream(stream)
+        return cloned(result)
 
 
 def cloned(value: Any) -> Any:
