@@ -70,7 +70,7 @@ def product(draw: Draw) -> Call:
     if not inplace and draw.chance(0.2):
         operands = [draw.read(shape, dtype) for shape in shapes]
     out = code.startswith(("torch.mm", "torch.add", "torch.b", "torch.matmul", "torch.mv"))
-    if not out and not inplace and dtype.is_floating_point:
+    if not out and not inplace and dtype.is_floating_point and draw.values != "huge":
         code = draw.used(code)
     gradients = not inplace and dtype.is_floating_point
     call = Call("product", code, tuple(operands), exact=dtype in INTEGERS)
@@ -78,6 +78,7 @@ def product(draw: Draw) -> Call:
 
 
 def linear(draw: Draw) -> Call:
+    draw.finite_products()
     m, k, n = lengths(draw, 3)
     lead = draw.pick([[m], [draw.upto(5), m], [], [2, 3, m]])
     operands = [draw.operand([*lead, k]), draw.operand([n, k])]
