@@ -123,27 +123,34 @@ inline bool is_small(const std::optional<at::Tensor>& tensor) {
   return !tensor || are_few(*tensor);
 }
 
+/// Throws what `kernel` throws for operands like these, unless `accepted` knows them.
+template <class Kernel, std::size_t kOutputs, class... Argument>
+void probe_once(AcceptedDtypes& accepted, Kernel kernel,
+                const std::array<at::Tensor, kOutputs>& outputs, const Argument&... arguments) {
+  // Some kernels look at dtypes of empty tensors, others return first.
+  const bool empty = outputs[0].numel() == 0;
+  if (empty && !(is_small(arguments) && ... && true)) return;
+  std::uint64_t key = 1;
+  for (const at::Tensor& output : outputs) add_to_key(key, output);
+  (add_to_key(key, arguments), ...);
+  const bool ordinary = (is_ordinary(outputs[0].scalar_type(), arguments) && ... && true);
+  if (ordinary && accepted.contains(key)) [[likely]]
+    return;
+  const NoWarnings about_stand_ins;
+  std::array<at::Tensor, kOutputs> stand_ins;
+  for (std::size_t i = 0; i < kOutputs; ++i) stand_ins[i] = stand_in(outputs[i], empty);
+  std::apply([&](auto&... output) { kernel(stand_in_for(arguments, empty)..., output...); },
+             stand_ins);
+  if (ordinary && !empty) accepted.insert(key);
+}
+
 }  // namespace detail
 
 /// Throws what the CPU kernel throws for operands of these dtypes, and for numbers beside them.
 template <auto kCpu, std::size_t kOutputs, class... Argument>
 void probe_dtypes(const std::array<at::Tensor, kOutputs>& outputs, const Argument&... arguments) {
   static AcceptedDtypes accepted;
-  // Some kernels look at dtypes of empty tensors, others return first.
-  const bool empty = outputs[0].numel() == 0;
-  if (empty && !(detail::is_small(arguments) && ... && true)) return;
-  std::uint64_t key = 1;
-  for (const at::Tensor& output : outputs) detail::add_to_key(key, output);
-  (detail::add_to_key(key, arguments), ...);
-  const bool ordinary = (detail::is_ordinary(outputs[0].scalar_type(), arguments) && ... && true);
-  if (ordinary && accepted.contains(key)) [[likely]]
-    return;
-  const NoWarnings about_stand_ins;
-  std::array<at::Tensor, kOutputs> stand_ins;
-  for (std::size_t i = 0; i < kOutputs; ++i) stand_ins[i] = stand_in(outputs[i], empty);
-  std::apply([&](auto&... output) { kCpu(detail::stand_in_for(arguments, empty)..., output...); },
-             stand_ins);
-  if (ordinary && !empty) accepted.insert(key);
+  detail::probe_once(accepted, kCpu, outputs, arguments...);
 }
 
 }  // namespace loom::ops

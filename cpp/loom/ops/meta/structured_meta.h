@@ -118,15 +118,15 @@ inline at::OptionalTensorRef for_meta(const std::optional<at::Tensor>& argument)
 }
 
 /// Finds the device that all tensors among the arguments are on.
-template <class Op>
 class SameDevice {
  public:
+  SameDevice(const char* name, const char* overload) noexcept : name_(name), overload_(overload) {}
   void check(const at::Tensor& tensor) {
     const int argument = argument_++;
     if (!tensor.defined()) return;
     if (!device_) device_ = tensor.device();
     if (tensor.device() == *device_) return;
-    throw_device_mismatch(Op::name, Op::overload_name, argument, *device_, tensor);
+    throw_device_mismatch(name_, overload_, argument, *device_, tensor);
   }
   void check(const std::optional<at::Tensor>& tensor) { check(tensor ? *tensor : at::Tensor()); }
   template <class T>
@@ -135,13 +135,15 @@ class SameDevice {
   }
 
  private:
+  const char* const name_;
+  const char* const overload_;
   int argument_ = 0;
   std::optional<c10::Device> device_;
 };
 
 template <class Op, class... Argument>
 void check_same_device(const Argument&... arguments) {
-  SameDevice<Op> same;
+  SameDevice same(Op::name, Op::overload_name);
   (same.check(arguments), ...);
 }
 
