@@ -88,10 +88,13 @@ def sample(draw: Draw) -> Call:
         dims = 2 if kind == "grid" else 3
         shape = image(draw, dims, 2)
         modes = ["bilinear", "nearest", "bicubic"][: 3 if dims == 2 else 2]
-        more = f"{draw.pick(modes)!r}, {draw.pick(['zeros', 'border', 'reflection'])!r}"
+        mode = draw.pick(modes)
+        more = f"{mode!r}, {draw.pick(['zeros', 'border', 'reflection'])!r}"
         grid = draw.operand([shape[0], *draw.some(lambda: draw.upto(12, 40), dims), dims],
                             values="normal")  # fmt: skip
-        code = f"F.grid_sample(a, b * 0.7, {more}, align_corners={draw.chance(0.5)})"
+        # Which pixel is nearest depends on how a product is rounded.
+        places = "b" if mode == "nearest" else "b * 0.7"
+        code = f"F.grid_sample(a, {places}, {more}, align_corners={draw.chance(0.5)})"
         call = Call("sample", code, (draw.operand(shape), grid))
     elif kind == "affine":
         size = [2, 3, draw.upto(9, 40), draw.upto(9, 40)]
