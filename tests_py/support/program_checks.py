@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from support.programs import RandomProgram, Step, run_source, scope_of
+from support.programs import RandomProgram, Step, compiled, run_source, scope_of
 
 # Units in the last place that an operator may be off cpu's result, which is not exact either.
 ULPS = {torch.float16: 4, torch.bfloat16: 4, torch.float32: 24, torch.float64: 24}
@@ -122,7 +122,7 @@ def step_differs(program: RandomProgram, *, fused: bool = False) -> str:
     loom, cpu = scope_of("loom", ours), scope_of("cpu", theirs)
     for step in program.steps:
         size, dtype = size_on_the_way(step, cpu), least_precise(step, cpu)
-        code = compile(step.code, "<step>", "exec")
+        code = compiled(step.code)
         exec(code, cpu)
         with torch.loom.fusion(fused):
             exec(code, loom)

@@ -6,6 +6,7 @@ failing one can be shrunk by dropping steps and printed as a script. Random ones
 beside the tests that run them.
 """
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -98,10 +99,16 @@ def scope_of(device: str, seen: list[Any], *, hold: bool = False) -> dict[str, A
     }
 
 
+@functools.lru_cache(maxsize=256)
+def compiled(source: str) -> Any:
+    """A program, or a step that is run in several ways."""
+    return compile(source, "<program>", "exec")
+
+
 def run_source(source: str, device: str, *, fused: bool = True, hold: bool = False) -> list[Any]:
     """What the program sees, as numbers and cpu tensors."""
     seen: list[Any] = []
-    code = compile(source, "<program>", "exec")
+    code = compiled(source)
     if device == "cpu":
         exec(code, scope_of(device, seen))
     else:
