@@ -2,6 +2,7 @@
 // What may not throw, when the host has no memory for what it notes.
 #include "loom/base/check.h"
 #include "loom/device/arena.h"
+#include "loom/device/command_trace.h"
 #include "loom/device/cores.h"
 #include "loom/device/device.h"
 #include "loom/device/failed_memory.h"
@@ -13,9 +14,11 @@
 
 #include "support/child.h"
 #include "support/failing_new.h"
+#include "support/gate.h"
 #include "support/queues.h"
 #include <atomic>
 #include <latch>
+#include <new>
 #include <stdexcept>
 #include <vector>
 
@@ -123,6 +126,36 @@ TEST_F(WithoutHostMemoryTest, CoresThatCouldNotStartDoSoLater) {
     std::latch together(3);
     cores.run(3, [&](std::int64_t) { together.arrive_and_wait(); });
   }
+}
+
+TEST_F(WithoutHostMemoryTest, ATraceLacksWhatItHasNoRoomFor) {
+  queue_.submit("before", nothing);
+  CommandTrace& trace = CommandTrace::instance();
+  trace.start();
+  {
+    const FailingNew no_memory(0);
+    queue_.submit("first", nothing);
+  }
+  queue_.submit("second", nothing);
+  const CommandTrace::Result result = trace.stop();
+  EXPECT_EQ(result.dropped, 1u);
+  ASSERT_EQ(result.spans.size(), 1u);
+  EXPECT_STREQ(result.spans[0].name, "second");
+}
+
+TEST_F(WithoutHostMemoryTest, ATraceThatCannotBeReadStaysForTheCommandsThatWriteIt) {
+  CommandTrace& trace = CommandTrace::instance();
+  testing::Gate gate;
+  trace.start();
+  testing::submit_gate(queue_, gate);
+  queue_.submit("behind it", nothing);
+  {
+    const FailingNew no_memory(0);
+    EXPECT_THROW((void)trace.stop(), std::bad_alloc);
+  }
+  gate.open();
+  queue_.synchronize();
+  EXPECT_TRUE(trace.stop().spans.empty());
 }
 
 TEST_F(WithoutHostMemoryTest, LentQueuesAreTakenBack) {

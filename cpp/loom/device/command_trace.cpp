@@ -49,9 +49,14 @@ bool CommandTrace::Store::in_use() const {
   return any;
 }
 
-void CommandTrace::retire(std::unique_ptr<Store> store) {
+void CommandTrace::retire(std::unique_ptr<Store> store) noexcept {
   std::erase_if(retired_, [](const auto& old) { return !old->in_use(); });
-  if (store != nullptr && store->in_use()) retired_.push_back(std::move(store));
+  if (store == nullptr || !store->in_use()) return;
+  try {
+    retired_.push_back(std::move(store));
+  } catch (const std::bad_alloc&) {
+    static_cast<void>(store.release());  // workers write into it: it is never freed
+  }
 }
 
 void CommandTrace::start(std::size_t capacity) {
@@ -60,6 +65,29 @@ void CommandTrace::start(std::size_t capacity) {
   MutexLock lock(mutex_);
   retire(std::exchange(store_, std::move(store)));
   detail::set_observed(detail::Observer::kTrace, true);
+}
+
+// No record is taken any more. Those whose command is submitted are waited for, without the lock,
+// and without the wait wrapper: the caller may hold a lock of the profiler's, for which another
+// thread may wait with the GIL that the wrapper would want back. Workers never need the GIL.
+CommandTrace::Result CommandTrace::Store::read() const {
+  static const std::atomic<bool> never{false};
+  Result result;
+  result.dropped = dropped;
+  result.spans.reserve(used);
+  for_each([&](const CommandRecord& record) {
+    if (!record.finished.load(std::memory_order_acquire) && !on_loom_thread()) {
+      record.queue->timeline().wait_unless(record.queue->submitted(), never);
+    }
+    if (record.finished.load(std::memory_order_acquire)) {
+      if (record.span.name == nullptr) return;  // abandoned
+      result.spans.push_back(record.span);
+      result.spans.back().launch_end_ns = record.launch_end_ns.load(std::memory_order_acquire);
+    } else {
+      ++result.unfinished;
+    }
+  });
+  return result;
 }
 
 CommandTrace::Result CommandTrace::stop() {
@@ -72,25 +100,14 @@ CommandTrace::Result CommandTrace::stop() {
     store = std::move(store_);
   }
   if (store == nullptr) return {};
-  // No record is taken any more. Those whose command is submitted are waited for, without the lock,
-  // and without the wait wrapper: the caller may hold a lock of the profiler's, for which another
-  // thread may wait with the GIL that the wrapper would want back. Workers never need the GIL.
-  static const std::atomic<bool> never{false};
   Result result;
-  result.dropped = store->dropped;
-  result.spans.reserve(store->used);
-  store->for_each([&](const CommandRecord& record) {
-    if (!record.finished.load(std::memory_order_acquire) && !on_loom_thread()) {
-      record.queue->timeline().wait_unless(record.queue->submitted(), never);
-    }
-    if (record.finished.load(std::memory_order_acquire)) {
-      if (record.span.name == nullptr) return;  // abandoned
-      result.spans.push_back(record.span);
-      result.spans.back().launch_end_ns = record.launch_end_ns.load(std::memory_order_acquire);
-    } else {
-      ++result.unfinished;
-    }
-  });
+  try {
+    result = store->read();
+  } catch (...) {
+    MutexLock lock(mutex_);
+    retire(std::move(store));
+    throw;
+  }
   MutexLock lock(mutex_);
   retire(std::move(store));
   return result;

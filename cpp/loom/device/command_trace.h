@@ -93,6 +93,8 @@ class LOOM_API CommandTrace {
     template <class Visit>
     void for_each(Visit&& visit) const;
     [[nodiscard]] bool in_use() const;
+    /// Waits for the commands.
+    [[nodiscard]] Result read() const;
 
     const std::size_t capacity;
     std::size_t used = 0;
@@ -101,7 +103,7 @@ class LOOM_API CommandTrace {
   };
 
   CommandTrace() = default;
-  void retire(std::unique_ptr<Store> store) LOOM_REQUIRES(mutex_);
+  void retire(std::unique_ptr<Store> store) noexcept LOOM_REQUIRES(mutex_);
 
   Mutex mutex_;
   std::unique_ptr<Store> store_ LOOM_GUARDED_BY(mutex_);
