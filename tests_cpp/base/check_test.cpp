@@ -4,6 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "support/failing_new.h"
+#include <new>
+#include <string>
+
 namespace loom {
 namespace {
 
@@ -12,6 +16,22 @@ TEST(CheckTest, HoldsSilently) { EXPECT_NO_THROW(LOOM_CHECK(1 + 1 == 2, "never")
 TEST(CheckTest, ThrowsTheJoinedMessageParts) {
   EXPECT_THAT([] { LOOM_CHECK(false, "api(): expected ", 1, ", got ", 2.5); },
               ::testing::ThrowsMessage<Error>("api(): expected 1, got 2.5"));
+}
+
+TEST(CheckTest, AMessageIsWholeOrIsNot) {
+  const std::string part(100, 'x');
+  std::string text;
+  int failures = 0;
+  while (text.empty()) {
+    try {
+      const testing::FailingNew no_memory(failures);
+      text = detail::concat("expected ", part, ", got ", 1, part);
+    } catch (const std::bad_alloc&) {
+      ++failures;
+    }
+  }
+  EXPECT_EQ(text, "expected " + part + ", got 1" + part);
+  EXPECT_GT(failures, 1);
 }
 
 TEST(CheckTest, EvaluatesTheMessageOnlyOnFailure) {

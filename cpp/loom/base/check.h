@@ -21,9 +21,11 @@ class LOOM_API Error : public std::runtime_error {
 
 namespace detail {
 
+/// Throws: std::bad_alloc. (Streams would keep it to themselves, and cut the text off.)
 template <class... Parts>
 [[nodiscard]] std::string concat(const Parts&... parts) {
   std::ostringstream text;
+  text.exceptions(std::ios_base::badbit);
   (text << ... << parts);
   return text.str();
 }

@@ -10,8 +10,10 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include <algorithm>
+#include <cstdint>
 #include <exception>
 #include <fstream>
+#include <string>
 #include <utility>
 
 namespace loom::distributed {
@@ -23,7 +25,11 @@ constexpr const char* kHasIt = "has it";
 /// The same on all ranks of a machine, until it starts anew; containers share it.
 std::string host_id() {
   std::string id = options().host_id;
-  if (id.empty()) std::getline(std::ifstream("/proc/sys/kernel/random/boot_id") >> std::ws, id);
+  if (id.empty()) {
+    std::ifstream file("/proc/sys/kernel/random/boot_id");
+    file.exceptions(std::ios::badbit);  // not as if it were empty where there is no memory
+    std::getline(file >> std::ws, id);
+  }
   return id.empty() ? "unknown" : id;
 }
 
