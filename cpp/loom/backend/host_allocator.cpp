@@ -2,14 +2,20 @@
 #include "loom/backend/host_allocator.h"
 
 #include "loom/backend/stream.h"
+#include "loom/base/mutex.h"
 #include "loom/device/queue.h"
 #include "loom/device/thread.h"
 #include "loom/memory/pinned_pool.h"
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <new>
+#include <utility>
+#include <vector>
 
 namespace loom {
 namespace {
@@ -20,15 +26,100 @@ struct PinnedUse {
   std::uint64_t position;
 };
 
+/// The streams that have used a block, in the place of ATen's set of them. It looks empty to ATen,
+/// which gets a block back only when no stream uses it any more: ATen notes the uses of a block
+/// that is dropped where nothing may be thrown.
+class PinnedUses {
+ public:
+  void insert(const c10::Stream& stream) {
+    const Queue* const queue = &queue_of(stream);
+    const auto same = [&](const PinnedUse& use) { return use.queue == queue; };
+    if (std::none_of(uses_.begin(), uses_.end(), same)) uses_.push_back({queue, 0});
+  }
+  /// The block is dropped now.
+  void drop() noexcept {
+    for (PinnedUse& use : uses_) use.position = use.queue->submitted();
+  }
+  /// Whether all streams have passed what they had been given then.
+  [[nodiscard]] bool passed() const noexcept {
+    return std::all_of(uses_.begin(), uses_.end(), [](const PinnedUse& use) {
+      return use.queue->timeline().reached(use.position);
+    });
+  }
+  void forget() noexcept { uses_.clear(); }
+
+  [[nodiscard]] bool empty() const noexcept { return true; }
+  [[nodiscard]] std::size_t size() const noexcept { return 0; }
+  void clear() noexcept {}
+  operator ska::flat_hash_set<c10::Stream>() const { return {}; }
+
+ private:
+  std::vector<PinnedUse> uses_;
+};
+
+struct PinnedBlock : at::HostBlock<c10::Stream> {
+  using HostBlock::HostBlock;
+
+  PinnedUses streams_;             ///< instead of ATen's
+  PinnedBlock* dropped = nullptr;  ///< the next one that was dropped
+};
+
 /// ATen's cache with loom's memory below it. A block that streams have used is kept until each has
 /// passed the position that it had when the block was dropped.
-struct PinnedCache final : at::CachingHostAllocatorImpl<c10::Stream, PinnedUse> {
+struct PinnedCache final : at::CachingHostAllocatorImpl<c10::Stream, PinnedUse, PinnedBlock> {
+  using Base = at::CachingHostAllocatorImpl<c10::Stream, PinnedUse, PinnedBlock>;
+
+  std::pair<void*, void*> allocate(std::size_t size) override {
+    free_dropped();
+    return Base::allocate(size);
+  }
+
+  void free(void* ctx) noexcept override {
+    if (ctx == nullptr) return;
+    auto* const block = static_cast<PinnedBlock*>(ctx);
+    block->streams_.drop();
+    {
+      MutexLock lock(mutex_);
+      block->dropped = std::exchange(dropped_, block);
+    }
+    free_dropped();
+  }
+
+  void empty_cache() override {
+    free_dropped();
+    Base::empty_cache();
+  }
+
   void copy_data(void* dest, const void* src, std::size_t count) const override {
     std::memcpy(dest, src, count);
   }
 
  private:
-  using Block = at::HostBlock<c10::Stream>;
+  using Block = PinnedBlock;
+
+  /// Gives ATen the blocks that no stream uses any more, but those that it has no memory for.
+  void free_dropped() noexcept {
+    MutexLock lock(mutex_);
+    for (PinnedBlock** place = &dropped_; *place != nullptr;) {
+      PinnedBlock* const block = *place;
+      if (block->streams_.passed()) {
+        *place = block->dropped;  // before the block is another owner's, or gone
+        if (try_free(*block)) continue;
+        *place = block;
+      }
+      place = &block->dropped;
+    }
+  }
+
+  bool try_free(PinnedBlock& block) noexcept {
+    block.streams_.forget();
+    try {
+      Base::free(&block);
+      return true;
+    } catch (const std::bad_alloc&) {
+      return false;  // it can be given again
+    }
+  }
 
   void allocate_host_memory(std::size_t size, void** ptr) override {
     note_device_used();  // as CUDA's: a child that is forked from here on cannot use loom
@@ -43,17 +134,12 @@ struct PinnedCache final : at::CachingHostAllocatorImpl<c10::Stream, PinnedUse> 
 
   void free_block(Block* block) override { unmap_pinned(block->ptr_); }
 
-  void record_stream(std::optional<std::vector<PinnedUse>>& events, c10::Stream stream) override {
-    const Queue& queue = queue_of(stream);
-    if (!events.has_value()) events.emplace();
-    events->push_back({&queue, queue.submitted()});
-  }
-
-  bool query_event(PinnedUse& use) override { return use.queue->timeline().reached(use.position); }
-
   c10::Stream get_current_stream() const override { return current_stream(); }
 
   bool stream_is_capturing(c10::Stream /*stream*/) const override { return false; }
+
+  Mutex mutex_;
+  PinnedBlock* dropped_ LOOM_GUARDED_BY(mutex_) = nullptr;
 };
 
 void delete_pinned(void* context);
