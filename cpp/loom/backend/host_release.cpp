@@ -26,6 +26,9 @@ Dropped& dropped() {
   return *instance;
 }
 
+// Made when the library is loaded: workers that have no memory for it have nobody to tell.
+[[maybe_unused]] const Dropped* const g_dropped_made_early = &dropped();
+
 /// Without memory for the list the storage is never freed.
 void defer(c10::Storage&& storage) noexcept {
   Dropped& all = dropped();

@@ -44,6 +44,9 @@ Registry& registry() {
   return *instance;
 }
 
+// Made when the library is loaded: is_pinned() needs no memory.
+[[maybe_unused]] const Registry* const g_pinned_made_early = &registry();
+
 void* map_pages(std::size_t bytes) {
   void* address =
       ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <cstring>
+#include <new>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -12,7 +14,9 @@ namespace loom::fusion::jit {
 CodeArena::CodeArena() noexcept : owner_(getpid()) {}
 
 CodeArena& CodeArena::of_process() {
-  static auto* const arena = new CodeArena;
+  // In place: kernels that run without host memory give and take code, too.
+  alignas(CodeArena) static std::byte place[sizeof(CodeArena)];
+  static auto* const arena = new (place) CodeArena;
   return *arena;
 }
 
