@@ -54,8 +54,9 @@ SHARES = {
 # What `--slice` makes: its findings refuse a change, so each has to be a mistake. Findings of other
 # families are now and then none: an order of sums, an ill-conditioned value.
 SLICE = ("streams",)
-# How long a process makes cases of its mode; it takes some seconds to start.
+# How long a process makes cases of its mode, at least some times as long as it took to start.
 LEAST_SECONDS_OF_A_TURN, MOST_SECONDS_OF_A_TURN = 15.0, 120.0
+TIMES_ITS_START = 8.0
 THREADS = (1, 2, 7)
 MEMORIES = ("unified", "isolated")
 # What narrows loom and its oracle to an instruction set.
@@ -312,9 +313,11 @@ class Run:
         while time.monotonic() < self._end:
             with self._lock:
                 mode = next(self._modes)
+            start = time.monotonic()
             caller = Caller(**mode.environment())
-            turn = min(time.monotonic() + self._turn, self._end)
-            while time.monotonic() < turn:
+            ready = time.monotonic()
+            turn = ready + max(self._turn, TIMES_ITS_START * (ready - start))
+            while time.monotonic() < min(turn, self._end):
                 self._case(caller, mode)
             caller.close()
 
