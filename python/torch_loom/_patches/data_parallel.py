@@ -2,6 +2,7 @@
 """nn.DataParallel: copies between the devices of one process."""
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -14,7 +15,10 @@ Tensors = Sequence[torch.Tensor]
 
 
 def apply() -> None:
-    """Give ``torch.nn.parallel.comm`` what it finds in builds of PyTorch for CUDA only."""
+    """Give ``torch.nn.parallel.comm`` what it finds in builds of PyTorch for CUDA only.
+
+    In such a build tensors that are not on loom go its way, where there is a device of CUDA.
+    """
     functions: tuple[Callable[..., Any], ...] = (
         _broadcast,
         _broadcast_out,
@@ -25,9 +29,21 @@ def apply() -> None:
         _gather_out,
     )
     for function in functions:
-        if not hasattr(torch._C, function.__name__):
-            setattr(torch._C, function.__name__, function)
+        original = getattr(torch._C, function.__name__, None)
+        chosen = function if original is None else _unless_for_cuda(function, original)
+        setattr(torch._C, function.__name__, chosen)
     _sum_without_nccl()
+
+
+def _unless_for_cuda(function: Callable[..., Any], original: Callable[..., Any]) -> Any:
+    @functools.wraps(function)
+    def call(first: Any, *rest: Any, **named: Any) -> Any:
+        tensors = (first,) if isinstance(first, torch.Tensor) else first
+        types = {tensor.device.type for tensor in tensors}
+        is_ours = "loom" in types or not torch.cuda.is_available()
+        return (function if is_ours else original)(first, *rest, **named)
+
+    return call
 
 
 def _sum_without_nccl() -> None:
