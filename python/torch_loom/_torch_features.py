@@ -87,6 +87,9 @@ WORK_TIMEOUT = Feature(
 READ_ONLY_EXPORTS = Feature(
     "2.14", "torch:Tensor.__dlpack__(read_only)", "A tensor is exported for readers only"
 )
+GROUP_TIMEOUTS = Feature(
+    "2.14", "torch.distributed:set_timeout", "The timeout of a group is set for all of its backends"
+)
 ACCELERATOR_RANDOM = Feature(
     "2.14",
     "torch.accelerator:random",

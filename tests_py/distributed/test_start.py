@@ -16,7 +16,7 @@ from rank_pool import RankPool
 from torch.distributed.device_mesh import init_device_mesh
 from torchrun import torchrun
 
-from torch_loom._torch_features import WORK_TIMEOUT
+from torch_loom._torch_features import GROUP_TIMEOUTS, WORK_TIMEOUT
 
 
 def start(store: str, named: dict[str, Any], reduces_on_cpu: bool) -> None:
@@ -215,8 +215,14 @@ def test_defaults(pair: RankPool) -> None:
     pair.run(defaults)
 
 
+def set_timeout(*arguments: Any) -> None:
+    if GROUP_TIMEOUTS.is_there():
+        dist.set_timeout(*arguments)
+    else:
+        dist.distributed_c10d._set_pg_timeout(*arguments)
+
+
 def new_timeout() -> None:
-    set_timeout = dist.distributed_c10d._set_pg_timeout
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # torch knows its own backends only, and says so
         set_timeout(timedelta(seconds=70))
@@ -250,7 +256,7 @@ def test_an_operation_says_how_long_it_may_take(pair: RankPool) -> None:
 
 
 def restore_timeout() -> None:
-    dist.distributed_c10d._set_pg_timeout(timedelta(seconds=60))
+    set_timeout(timedelta(seconds=60))
 
 
 def last_operation() -> None:

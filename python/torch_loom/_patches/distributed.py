@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from .. import _torch_features
 from .._replace import replace
 
 
@@ -67,7 +68,9 @@ def _gloo_beside_lccl(group: Any) -> Any:
 
 
 def _patch_timeouts() -> None:
-    # torch sets those of its own backends only.
+    # torch sets those of its own backends only, before it has GROUP_TIMEOUTS.
+    if _torch_features.GROUP_TIMEOUTS.is_there():
+        return
     from torch.distributed import distributed_c10d as c10d
 
     from torch_loom import distributed
