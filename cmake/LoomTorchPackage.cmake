@@ -52,10 +52,7 @@ function(loom_find_torch)
     get_filename_component(root "${Torch_DIR}/../../.." ABSOLUTE)
     loom_torch_version_of(${root} found)
     string(REGEX MATCH "^[0-9]+\\.[0-9]+" minor "${found}")
-    if(
-      (arg_MINOR AND NOT minor STREQUAL arg_MINOR)
-      OR minor VERSION_LESS LOOM_OLDEST_TORCH
-    )
+    if((arg_MINOR AND NOT minor STREQUAL arg_MINOR) OR minor VERSION_LESS LOOM_OLDEST_TORCH)
       set(problem "found ${found} in ${root}")
     endif()
   else()

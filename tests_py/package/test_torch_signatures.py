@@ -103,10 +103,10 @@ def test_a_class_is_judged_by_the_methods_that_override_torchs():
 
         def own(self): ...
 
-    class DoesNot(Base):
+    class Differs(Base):
         def method(self, name): ...
 
     assert {name for name, _, _ in _replace.overrides(Fits)} == {"method", "make"}
     _replace.check_overrides([Fits])
     with pytest.raises(_replace.OutgrownError, match=r"Base\.method.* takes `dtype`"):
-        _replace.check_overrides([Fits, DoesNot])
+        _replace.check_overrides([Fits, Differs])

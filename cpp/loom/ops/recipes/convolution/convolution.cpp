@@ -94,8 +94,8 @@ at::Tensor in_order(const at::Tensor& tensor, bool channels_last) {
 }
 
 /// What is transposed is the gradient of the images of a convolution.
-bool launch_transposed(const at::Tensor& output, const at::Tensor& input,
-                         const at::Tensor& weight, const at::Tensor& bias, const Parameters& p) {
+bool launch_transposed(const at::Tensor& output, const at::Tensor& input, const at::Tensor& weight,
+                       const at::Tensor& bias, const Parameters& p) {
   if (p.groups != 1 || (bias.defined() && bias.scalar_type() != output.scalar_type())) return false;
   const WindowSteps steps{p.stride, p.padding, p.dilation};
   if (launch_own_transposed(output, input, weight, bias, steps)) return true;
