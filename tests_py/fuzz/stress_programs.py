@@ -64,8 +64,11 @@ LIMIT = 512 << 20
 
 # What failing commands raise, and say.
 RAISED_BY_FAILURES = (IndexError, RuntimeError)
-SAID_BY_FAILURES = re.compile("out of (range|bounds|DATA bounds)")
+SAID_BY_FAILURES = re.compile("out of (range|bounds|DATA bounds)|lccl: rank")
 SPOILT = (0, 1)
+# Steps that make nothing; a lane makes those of MEETINGS once, as all lanes meet in them.
+QUIET = ("too_much", "brim", "note", "fork", "end_group")
+MEETINGS = ("brim()", "end_group()")
 NOT_THERE = "another lane did not come"
 RAISED, TOLD, SKIPPED, DONE = "raised", "told", "skipped", "done"
 
@@ -143,7 +146,7 @@ def on_cpu(program: StressProgram, lane: int, spoilt: int) -> dict[str, Any]:
     seen: list[Any] = []
     scope = scope_of(program, "cpu", lane, seen)
     bad = torch.zeros(2, dtype=torch.long)
-    quiet = dict.fromkeys(("too_much", "brim", "note", "fork"), nothing)
+    quiet = dict.fromkeys(QUIET, nothing)
     scope.update(quiet, other="cpu", bad=bad, bad_there=bad, press=pressed, seen=seen)
     scope.update(spoil=lambda x: x.fill_(spoilt), s=[Idle()] * STREAMS)
     scope.update(Alone(program.lanes).operations())
@@ -153,7 +156,7 @@ def on_cpu(program: StressProgram, lane: int, spoilt: int) -> dict[str, Any]:
 def step_by_step_on_loom(program: StressProgram, lane: int) -> dict[str, Any]:
     seen: list[Any] = []
     scope = scope_of(program, "loom", lane, seen)
-    quiet = dict.fromkeys(("too_much", "brim", "note", "fork"), nothing)
+    quiet = dict.fromkeys(QUIET, nothing)
     scope.update(quiet, seen=seen, s=[Idle()] * STREAMS, **names_on_loom())
     scope["press"] = lambda mebibytes: pressed(mebibytes).to("loom")
     scope.update(Alone(program.lanes).operations())
@@ -483,6 +486,7 @@ class Lane:
         self.kept: list[Any] = []
         self.notes: list[tuple[torch.Stream, torch.Event]] = []
         self.streams: list[torch.Stream] = []
+        self.groups = 0  # how many have ended
 
     def work(self) -> None:
         try:
@@ -506,11 +510,11 @@ class Lane:
         self.scope = scope_of(program, "loom", self.number, self.ran.seen)
         self.scope.update(
             names_on_loom(), s=streams, seen=self.ran.seen, too_much=too_much, brim=self.brim,
-            note=self.note, fork=fork, press=press,
+            note=self.note, fork=fork, press=press, end_group=self.end_group,
         )  # fmt: skip
         torch.loom.synchronize(DEVICES[1])
         if self.run.has_collectives:
-            backend = self.run.backend(self.number)
+            backend = self.run.backend(self.number, "")
             group = Ranks(backend, self.number, program.lanes, self.run.meet)
             self.scope.update(group.operations())
         self.run.meet()
@@ -547,8 +551,8 @@ class Lane:
             return SKIPPED
         self.check_told(step)
         told = self.told
-        if is_collective(step.code) or step.code == "brim()":
-            exec(step.code, self.scope)  # once, as all lanes meet in it
+        if is_collective(step.code) or step.code in MEETINGS:
+            exec(step.code, self.scope)
         elif not self.attempt(step.code):
             failed_at(self.scope, step)
             return RAISED
@@ -591,6 +595,29 @@ class Lane:
             self.told += drain()
             take_all_memory()
         self.run.meet()
+
+    def end_group(self) -> None:
+        """A rank lacks its operand: the group ends, and what it should have written fails."""
+        if self.run.program.processes:
+            return
+        self.groups += 1
+        backend = self.run.backend(self.number, str(self.groups))
+        x = torch.ones(2, device="loom")
+        if self.number == 0:
+            x = x.index_select(0, self.scope["bad"])
+        self.run.meet()
+        works: list[Any] = []
+        in_time = succeeds(lambda: works.append(backend.allreduce([x])))
+        self.run.meet()
+        if in_time:  # before the group has ended
+            succeeds(works[0].wait)  # which says so if it has ended by then
+            assert look_at(x * 2) == FAILED, "a rank has the sum of an operand that is not there"
+        x.fill_(3)
+        assert look_at(x * 2).tolist() == [6, 6]
+        assert not succeeds(lambda: backend.allreduce([x])), "the group goes on"
+        self.told += drain()
+        self.run.backends.remove(backend)
+        succeeds(backend.shutdown)
 
 
 def take_all_memory() -> None:
@@ -687,11 +714,12 @@ class Run:
         """Of the lanes in this process."""
         return range(self.program.lanes)
 
-    def backend(self, rank: int) -> Any:
+    def backend(self, rank: int, name: str) -> Any:
         """The rank's place in a group; called by all lanes at once."""
         _C._bind_distributed()
         options = _C._LcclOptions(timedelta(seconds=SECONDS))
-        made = _C._ProcessGroupLccl(self.store, rank, self.program.lanes, options)
+        store = dist.PrefixStore(name, self.store)
+        made = _C._ProcessGroupLccl(store, rank, self.program.lanes, options)
         self.backends.append(made)
         return made
 
@@ -744,7 +772,7 @@ class RankRun(Run):
     def some_numbers(self) -> Sequence[int]:
         return [dist.get_rank()]
 
-    def backend(self, rank: int) -> Any:
+    def backend(self, rank: int, name: str) -> Any:
         return dist.group.WORLD._get_backend(torch.device("loom"))
 
 

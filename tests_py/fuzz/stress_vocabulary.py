@@ -52,7 +52,7 @@ press(1) | press(3) | press(9) | press(24)
 # The host does each of these.
 DISTURBANCES = """
 torch.loom.empty_cache() | too_much() | too_much() | brim() | note() | note()
-s[{k}].query() | torch.loom.memory_stats() | torch.loom.current_stream().query()
+end_group() | s[{k}].query() | torch.loom.memory_stats() | torch.loom.current_stream().query()
 """
 FORKS = """
 fork(lambda: {x} + 1) | fork(lambda: {x}.cpu()) | fork(lambda: torch.empty(3, device=device))
@@ -65,6 +65,7 @@ EVENTS = {
     "failing commands": ["spoil("],
     "copies without a wait": ["non_blocking"],
     "collectives": ["broadcast(", "all_gather(", "exchange(", "all_reduce(", "reduce_scatter("],
+    "groups that end": ["end_group("],
     "large allocations": ["press("],
     "refused allocations": ["too_much(", "brim("],
     "calls of empty_cache": ["empty_cache()"],

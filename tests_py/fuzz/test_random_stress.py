@@ -135,7 +135,10 @@ def test_a_failure_that_is_not_the_programs_is_found() -> None:
     assert wrong == "threads: lane 0: v0: failed instead of a value"
 
 
-@pytest.mark.parametrize("event", ["too_much()", "brim()", "torch.loom.empty_cache()", "note()"])
+EVENTS = ["too_much()", "brim()", "torch.loom.empty_cache()", "note()", "end_group()"]
+
+
+@pytest.mark.parametrize("event", EVENTS)
 def test_events_change_no_value(event: str) -> None:
     assert failure(a_program(made("a0 * 3"), host(event), LOOK)) == ""
 
