@@ -26,6 +26,12 @@ import torch_loom  # noqa: F401
 SECONDS = 120
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Warnings are errors, but for what torch 2.14 says to all users of a system of its own."""
+    for message in ("`torch.jit", "Validating sparse tensor invariants because weights_only"):
+        config.addinivalue_line("filterwarnings", f"ignore:{message}")
+
+
 @dataclass(frozen=True)
 class Finished:
     """A process that has ended."""

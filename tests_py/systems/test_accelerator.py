@@ -89,6 +89,7 @@ def test_every_supported_data_type_is_made_and_converted():
             assert got.view(torch.uint8).tolist() == made.to(other).view(torch.uint8).tolist()
 
 
+@pytest.mark.filterwarnings("ignore:BComplex32 support is experimental")
 def test_data_types_that_are_names_only_are_not_supported():
     supported = torch.accelerator.get_device_capability()["supported_dtypes"]
     others = {x for x in vars(torch).values() if isinstance(x, torch.dtype)} - set(supported)

@@ -230,6 +230,8 @@ LOOKED_AT_BY_CALLERS = {
     "_set_value_trace",
     "_set_view_replay_enabled",
     "_set_warnAlways",
+    "_set_storage_access_error_msg",
+    "_set_storage_data_ptr_access_error_msg",
     "_set_warn_deprecated_on_mutable_data_ptr",
     "_set_warn_on_accumulate_grad_stream_mismatch",
     "_set_worker_pids",
@@ -237,6 +239,7 @@ LOOKED_AT_BY_CALLERS = {
 }
 OTHER_DEVICES = {
     "_set_blas_preferred_backend",
+    "_set_cublaslt_prefer_grouped_gemm",
     "_set_cublas_allow_bf16_reduced_precision_reduction",
     "_set_cublas_allow_fp16_accumulation",
     "_set_cublas_allow_fp16_reduced_precision_reduction",

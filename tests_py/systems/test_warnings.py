@@ -61,8 +61,6 @@ WARNING: dict[str, Compute] = {
     "index_reduce": lambda device: torch.ones(3, device=device).index_reduce_(
         0, torch.tensor([0], device=device), torch.ones(1, device=device), "prod"
     ),
-    "cholesky": lambda device: torch.cholesky(torch.eye(2, device=device)),
-    "qr": lambda device: torch.qr(torch.eye(2, device=device)),
     "triangular_solve": lambda device: torch.triangular_solve(
         torch.ones(2, 1, device=device), torch.eye(2, device=device)
     ),
@@ -74,6 +72,10 @@ WARNING: dict[str, Compute] = {
         torch.ones(3, device=device), torch.ones(2, 3, device=device)
     ),
 }
+
+if hasattr(torch.ops.aten, "cholesky"):  # before torch 2.14
+    WARNING["cholesky"] = lambda device: torch.cholesky(torch.eye(2, device=device))
+    WARNING["qr"] = lambda device: torch.qr(torch.eye(2, device=device))
 
 
 def _text(message: object) -> str:
