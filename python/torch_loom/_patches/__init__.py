@@ -25,6 +25,7 @@ from . import (
     quantization,
     settings,
     sharding,
+    sparse,
 )
 
 __all__ = ["apply"]
@@ -50,6 +51,7 @@ def apply() -> None:
         quantization,
         settings,
         sharding,
+        sparse,
     ):
         try:
             module.apply()
