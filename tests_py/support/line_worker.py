@@ -37,7 +37,9 @@ class LineWorker:
         self._patience = SECONDS_TO_START
         answer = self._next()
         if answer is None:
-            raise RuntimeError(f"the worker did not start: {self.how_it_ended()}")
+            ended = self.how_it_ended()
+            self.kill()
+            raise RuntimeError(f"the worker did not start: {ended}")
         self.first = json.loads(answer)
 
     def _read(self) -> None:
