@@ -39,7 +39,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from support.line_worker import LineWorker
 
 SECONDS_PER_CASE = 120.0
-SECONDS_PER_GRAPH = 600.0  # it is compiled up to eight times
+# A graph is compiled up to eight times; a stress program may start two processes, and wait for all
+# that they do on a host that is busy with others.
+MORE_SECONDS = {"graphs": 600.0, "stream graphs": 600.0, "stress": 600.0}
+STARTS = 4  # of a worker, on such a host
 # Of a case that ends its process, or hangs: of a shorter one, and of all together.
 SECONDS_PER_SHORTER, SECONDS_TO_SHORTEN = 40.0, 900.0
 # The parts of the time that kinds of cases get.
@@ -154,12 +157,20 @@ class Caller:
         self._folder = tempfile.TemporaryDirectory()
         self._stacks = Path(self._folder.name) / "stacks"
         self._environment = {**KEEPING, **environment, "LOOM_TEST_STACKS": str(self._stacks)}
-        self._worker = self._start()
-        self.families: list[str] = self._worker.first
+        self._worker: LineWorker | None = None  # it is started when it is asked
+        self.families: list[str] = self._running().first
 
-    def _start(self) -> LineWorker:
+    def _running(self) -> LineWorker:
         script = Path(__file__).with_name("worker.py")
-        return LineWorker(script, **self._environment)
+        for start in itertools.count(1):
+            if self._worker is not None:
+                break
+            try:
+                self._worker = LineWorker(script, **self._environment)
+            except RuntimeError:
+                if start == STARTS:
+                    raise
+        return self._worker
 
     def ask_for(
         self,
@@ -170,25 +181,27 @@ class Caller:
     ) -> Answer:
         """`case`: a seed, or a program as text."""
         question = [family, case, on_cpu_only, 0.8 * patience]
-        fields = self._worker.exchange(question, patience)
+        worker = self._running()
+        fields = worker.exchange(question, patience)
         seed = case if isinstance(case, int) else 0
         if fields is not None:
             return Answer(family, seed, **fields)
-        kind, text = self._worker.how_it_ended()
-        self._worker.kill()
-        self._worker.close()
+        kind, text = worker.how_it_ended()
+        worker.kill()
+        worker.close()
+        self._worker = None
         text = f"{text}\n{self._stacks.read_text(errors='replace')}"
-        self._worker = self._start()
         return Answer(family, seed, kind, text)
 
     def ask(self, family: str, seed: int) -> Answer:
-        patience = SECONDS_PER_GRAPH if "graphs" in family else SECONDS_PER_CASE
+        patience = MORE_SECONDS.get(family, SECONDS_PER_CASE)
         found = self.ask_for(family, seed, False, patience)
         if found.kind not in ("crash", "hang"):
             return found
         if self.ask_for(family, seed, True, patience).kind:
             return dataclasses.replace(found, known="cpu ends the process, too")
         if family in ("streams", "stress"):
+            print(f"{found}: a shorter one is looked for", flush=True)
             found = dataclasses.replace(found, script=self._script_of(found))
         return found
 
@@ -209,7 +222,8 @@ class Caller:
         return script
 
     def close(self) -> None:
-        self._worker.close()
+        if self._worker is not None:
+            self._worker.close()
         self._folder.cleanup()
 
 
@@ -377,8 +391,10 @@ def main() -> int:
         first = datetime.datetime.now(datetime.timezone.utc).date().toordinal() * 1000
     cases = Cases(families or caller.families, first)
     run = Run(given.minutes, chosen, cases, given.known)
-    run.make(given.processes)
-    print(f"from seed {first} on ({cases}):\n{run.counts}")
+    try:
+        run.make(given.processes)
+    finally:
+        print(f"from seed {first} on ({cases}):\n{run.counts}")
     total = run.counts["all modes"]
     return int(total["findings"] > 0 or total["cases"] == 0)
 

@@ -940,13 +940,25 @@ def step_by_step_differs(
 _pool: list[Any] = []
 
 
-def in_processes(program: StressProgram) -> str:
-    """What is wrong when two processes run the program, or nothing. They live on."""
+def start_processes(count: int) -> None:
+    """Starts those that run programs, and live on. On a busy host that takes more than one try."""
     from rank_pool import RankPool
 
+    threads = os.environ.get("LOOM_THREADS", "1")
+    for last in (False, False, True):
+        try:
+            _pool.append(RankPool(count, timeout=SECONDS, LOOM_THREADS=threads))
+        except AssertionError:
+            if last:
+                raise
+        else:
+            return
+
+
+def in_processes(program: StressProgram) -> str:
+    """What is wrong when two processes run the program, or nothing."""
     if not _pool:
-        threads = os.environ.get("LOOM_THREADS", "1")
-        _pool.append(RankPool(program.lanes, timeout=SECONDS, LOOM_THREADS=threads))
+        start_processes(program.lanes)
     try:
         found = _pool[0].run(finding_of_rank, program)
     except AssertionError as error:
