@@ -2,6 +2,7 @@
 // What happens to queues when the process exits or forks.
 #include "loom/base/check.h"
 #include "loom/base/mutex.h"
+#include "loom/device/address.h"
 #include "loom/device/arena.h"
 #include "loom/device/command_buffer.h"
 #include "loom/device/command_graph.h"
@@ -20,6 +21,8 @@
 #include <atomic>
 #include <cstdlib>
 #include <memory>
+#include <pthread.h>
+#include <sys/mman.h>
 #include <thread>
 #include <unistd.h>
 
@@ -267,6 +270,43 @@ TEST_F(ForkTest, AfterUseTheChildGetsAnErrorThatSaysWhatToDo) {
                 use_device();
               }),
               ExitedWithCode(0), "");
+}
+
+/// What a handler of another library maps in a child, before loom's handlers run.
+struct OfOthers {
+  static constexpr std::size_t kBytes = std::size_t{1} << 20;
+  static inline void* wanted = nullptr;
+  static inline volatile int* number = nullptr;
+
+  static void map() {
+    void* const mapped = mmap(wanted, kBytes, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    if (mapped != wanted) return;
+    number = static_cast<volatile int*>(mapped);
+    *number = 42;
+  }
+};
+
+TEST_F(ForkTest, WhatOthersHaveMappedInTheChildStaysTheirs) {
+  EXPECT_EXIT(
+      testing::finish([] {
+        pthread_atfork(nullptr, nullptr, &OfOthers::map);
+        Arena& arena = device(0).arena();
+        auto* const segment = static_cast<std::byte*>(arena.map_segment(Arena::kGranularity));
+        auto* const other = static_cast<std::byte*>(arena.map_segment(Arena::kGranularity));
+        OfOthers::wanted = host_address(segment);
+        EXPECT_EQ(testing::exit_code_of_fork([&] {
+                    ASSERT_NE(OfOthers::number, nullptr);
+                    EXPECT_EQ(*OfOthers::number, 42);
+                    // The rest of the reservation is taken.
+                    void* const place = host_address(other);
+                    EXPECT_EQ(mmap(place, OfOthers::kBytes, PROT_NONE,
+                                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0),
+                              MAP_FAILED);
+                  }),
+                  0);
+      }),
+      ExitedWithCode(0), "");
 }
 
 TEST_F(ForkTest, QueuesOfTheParentGiveErrorsInTheChildAndNeverHang) {

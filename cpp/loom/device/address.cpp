@@ -71,13 +71,28 @@ void* map_inaccessible(void* where, std::size_t bytes, int flags) noexcept {
                 0);
 }
 
+/// Takes what nobody else has, in parts where somebody has some: handlers of other libraries may
+/// have run in the child before, and mapped memory or started threads.
+void reserve_the_rest(std::byte* where, std::size_t bytes) noexcept {
+  void* const mapped = map_inaccessible(where, bytes, MAP_FIXED_NOREPLACE);
+  if (mapped == where) return;
+  if (mapped != MAP_FAILED) {
+    ::munmap(mapped, bytes);  // a system that takes the address for a wish
+  } else if (errno != EEXIST) {
+    return;  // it has no room
+  }
+  if (bytes <= kAlignment) return;
+  const std::size_t half = round_up(bytes / 2, kAlignment);
+  reserve_the_rest(where, half);
+  reserve_the_rest(where + half, bytes - half);
+}
+
 // In the child, which has nothing at these addresses: they stay taken, so that whoever kept one
 // gets a fault that says what it is, and not the memory of somebody else.
 void reserve_in_child() noexcept {
   const Reservation* const all = g_reservation.load(std::memory_order_acquire);
   if (all == nullptr) return;
-  // If the system has no room for it, nobody else has got it yet, either.
-  (void)map_inaccessible(all->mapped, all->mapped_bytes, MAP_FIXED);
+  reserve_the_rest(static_cast<std::byte*>(all->mapped), all->mapped_bytes);
   note_forked_child_to_fault_handler();
 }
 
