@@ -15,7 +15,11 @@ namespace loom::testing {
 namespace {
 
 using CachingAllocatorTest = AllocatorTest;
-using CachingAllocatorDeathTest = AllocatorTest;
+/// A child that is forked when tests before have used a device refuses to do anything.
+class CachingAllocatorDeathTest : public AllocatorTest {
+ protected:
+  void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+};
 
 TEST_F(CachingAllocatorTest, ZeroBytesGiveNullWithoutAnError) {
   EXPECT_EQ(alloc(0), nullptr);

@@ -98,7 +98,9 @@ TEST(PinnedPoolTest, ThreadsMapAndAskAtOnce) {
   unmap_pinned(stable);
 }
 
-TEST(PinnedPoolDeathTest, UnmappingTwiceDies) {
+using PinnedPoolDeathTest = testing::ChildTest;
+
+TEST_F(PinnedPoolDeathTest, UnmappingTwiceDies) {
   std::byte* memory = map(4096);
   unmap_pinned(memory);
   EXPECT_DEATH(unmap_pinned(memory), "not yet unmapped");
