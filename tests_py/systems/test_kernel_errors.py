@@ -188,6 +188,55 @@ def test_new_tensors_in_the_memory_of_failed_ones_are_healthy():
         assert fresh.sum().item() == 12
 
 
+def new_at(address: int) -> torch.Tensor:
+    made = [torch.empty(2, 4, device="loom") for _ in range(1000)]
+    return next(x for x in made if x.data_ptr() == address)
+
+
+@pytest.mark.parametrize("waits", ["before", "between"])
+def test_another_stream_gets_the_error_of_memory_that_has_a_new_owner(waits):
+    """It reads the old values after the memory is given away, in order for the new owner."""
+    rows = bad_rows()
+    current, side = torch.loom.current_stream(), torch.loom.Stream()
+    side.wait_stream(current)
+    with torch.loom.stream(side):
+        hold = _C._Hold(0, 20)
+        tripled = rows * 3
+    address = rows.data_ptr()
+    if waits == "before":
+        current.wait_stream(side)
+    del rows
+    if waits == "between":
+        current.wait_stream(side)
+    kept = new_at(address)
+    hold.release()
+    with pytest.raises(IndexError, match="out of range"):
+        tripled.tolist()
+    del kept
+
+
+@pytest.mark.parametrize("writer", ["current", "side"])
+def test_another_stream_gets_the_values_of_a_new_owner(writer):
+    rows = bad_rows()
+    address = rows.data_ptr()
+    current, side = torch.loom.current_stream(), torch.loom.Stream()
+    hold = _C._Hold(0, 20)
+    del rows
+    fresh = new_at(address)
+    if writer == "current":
+        fresh[:, ::2].fill_(1)  # no command writes it all over
+        fresh[:, 1::2].fill_(2)
+    side.wait_stream(current)
+    with torch.loom.stream(side):
+        if writer == "side":
+            fresh[:, ::2].fill_(1)
+            fresh[:, 1::2].fill_(2)
+        total = fresh.sum()
+    hold.release()
+    side.synchronize()
+    assert total.item() == 12
+
+
 WRITERS = {
     "mv": (lambda x: x.mv(x[0]), torch.float32),
     "mv of columns": (lambda x: x.t().mv(x[0]), torch.float32),

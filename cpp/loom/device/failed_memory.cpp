@@ -28,16 +28,28 @@ const std::byte* end_of(const Access& access) { return begin_of(access) + access
 /// For whom a place counts as failed.
 struct Mark {
   FailurePtr failure;
-  // Once the host has dropped the memory: for commands of `queue` before the position `until`, and
-  // for those of other queues until it has a new owner.
+  // Once the host has dropped the memory, or given it to a new owner: the failure is for commands
+  // of `queue` before the position `until`, and for those of other queues until that position has
+  // come under a new owner. Commands of other queues that read the old values end before it: the
+  // queue waits for them, or the memory gets no new owner. Those that read the new ones wait for
+  // the queue. The queue is a device's, which lives as long as the process.
   const Queue* queue = nullptr;
   std::uint64_t until = 0;
   bool has_new_owner = false;
 
+  void drop(const Queue& owner, std::uint64_t submitted, bool to_new_owner) noexcept {
+    // What comes between the two is for the old values, too.
+    if (queue == nullptr || (to_new_owner && !has_new_owner)) {
+      queue = &owner;
+      until = submitted + 1;
+    }
+    has_new_owner = has_new_owner || to_new_owner;
+  }
   [[nodiscard]] bool concerns(const Reader& reader) const noexcept {
     if (queue == nullptr) return true;
     if (reader.queue == nullptr) return false;
-    return reader.queue == queue ? reader.position < until : !has_new_owner;
+    if (reader.queue == queue) return reader.position < until;
+    return !has_new_owner || !queue->timeline().reached(until - 1);
   }
 };
 
@@ -195,13 +207,8 @@ void FailedMemory::note_dropped(const void* address, std::size_t bytes, const Qu
     note_cleared(all.marks.empty());
     return;
   }
-  all.marks.change(begin, begin + bytes, [&](Mark& mark) {
-    if (mark.queue == nullptr) {
-      mark.queue = &queue;
-      mark.until = submitted + 1;
-    }
-    mark.has_new_owner = mark.has_new_owner || has_new_owner;
-  });
+  all.marks.change(begin, begin + bytes,
+                   [&](Mark& mark) { mark.drop(queue, submitted, has_new_owner); });
 }
 
 bool FailedMemory::mark(const AccessList& accesses, const FailurePtr& failure,
