@@ -28,6 +28,8 @@ SAMPLES = 8
 OF_MEMORY = {"argsort", "as_strided", "as_strided_copy", "as_strided_scatter", "resize_", "sort"}
 # Some samples have a dropout.
 RANDOM = {"nn.functional.scaled_dot_product_attention"}
+# Equal rows or columns leave a determinant of nothing but rounding, which a logarithm shows.
+OF_ROUNDING = {"logdet", "linalg.slogdet"}
 ELSEWHERE = {"to", *(op.name for op in op_db if op.name.startswith(("jiterator", "sparse.")))}
 NOT_ASKED = {*HOST_ARGUMENTS, *NOT_COMPARED, *OF_MEMORY, *RANDOM, *ELSEWHERE}
 
@@ -86,6 +88,8 @@ def test_results_are_those_of_copies(op: OpInfo) -> None:
     wrong = []
     for sample in itertools.islice(samples, SAMPLES):
         for name, layout in LAYOUTS.items():
+            if op.name in OF_ROUNDING and name.startswith("expanded"):
+                continue
             given = laid_out(sample, layout)
             try:
                 wanted = call(op, copies(given))
