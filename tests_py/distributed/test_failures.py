@@ -22,8 +22,6 @@ import torch.distributed as dist
 from rank_pool import RankPool
 
 BLOCKING = os.environ.get("LOOM_LAUNCH_BLOCKING") == "1"
-# Blocking launches raise in the call and keep the thread there meanwhile.
-queued_only = pytest.mark.skipif(BLOCKING, reason="it is about queued operations")
 
 STEPS = 4
 
@@ -254,7 +252,7 @@ def untold() -> None:
     torch.loom.synchronize()
 
 
-@queued_only
+@pytest.mark.queued
 def test_an_error_that_nobody_was_told_of_stays_with_its_group() -> None:
     with pool_of("aa") as pool:
         pool.run(untold)
@@ -334,7 +332,7 @@ def bad_values() -> str:
     return error_of(x)
 
 
-@queued_only
+@pytest.mark.queued
 @on_hosts_slowly
 def test_a_rank_that_cannot_compute_its_part(hosts: str) -> None:
     with pool_of(hosts) as pool:
@@ -426,7 +424,7 @@ def differ_in(name: str, dtypes: tuple[torch.dtype, ...], roots: tuple[int, ...]
     return texts[0] if texts else ""
 
 
-@queued_only
+@pytest.mark.queued
 @on_hosts_slowly
 def test_ranks_that_take_others_for_the_root(hosts: str) -> None:
     with pool_of(hosts) as pool:
@@ -444,7 +442,7 @@ def test_ranks_that_take_others_for_the_root(hosts: str) -> None:
                     assert re.search(pattern, text), text
 
 
-@queued_only
+@pytest.mark.queued
 @on_hosts_slowly
 def test_ranks_that_move_other_dtypes(hosts: str) -> None:
     with pool_of(hosts) as pool:
@@ -456,7 +454,7 @@ def test_ranks_that_move_other_dtypes(hosts: str) -> None:
                     assert re.search(pattern, text), text
 
 
-@queued_only
+@pytest.mark.queued
 def test_waits_on_the_host_see_signals(check: Any) -> None:
     check(
         """

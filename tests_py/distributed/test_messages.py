@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
 import torch
 import torch.distributed as dist
 from rank_pool import RankPool
@@ -170,6 +171,7 @@ def the_first_to_ask() -> None:
         store.delete_key("the_first_to_ask")
 
 
+@pytest.mark.queued
 def test_the_first_to_ask(ranks: RankPool) -> None:
     ranks.run(the_first_to_ask)
 

@@ -24,6 +24,7 @@ torch.loom.synchronize()
 """
 
 
+@pytest.mark.queued
 def test_what_follows_a_sparse_sum_may_wait_for_it(check: Any) -> None:
     """The sum's Work ends with a wait of the group's queue, which later ones must not extend."""
     check(
@@ -55,6 +56,7 @@ assert z[-1].item() == 1000
     )
 
 
+@pytest.mark.queued
 def test_a_handler_may_use_the_group_while_a_call_is_held(check: Any) -> None:
     check(
         START
