@@ -370,7 +370,7 @@ TEST_F(ProducerChildTest, AForkedChildCannotSubmit) {
                 FusedTensor from({kRows, kColumns}, 1), to({kRows, kColumns});
                 int finished = 0;
                 testing::Gate gate;
-                queue.submit("gate", [&] { gate.pass(); });
+                testing::submit_gate(queue, gate);
                 gate.wait_for_arrivals();  // a thread that begins holds locks of the allocator
                 const auto produce = [&] {
                   submit_producer(queue, std::make_unique<CopyInRectangles>(

@@ -45,7 +45,7 @@ class RecorderTest : public testing::QueueFixture {
 
 TEST_F(RecorderTest, OperatorsShareACommandUntilSomethingElseComes) {
   testing::Gate gate;
-  queue_.submit("gate", [&] { gate.pass(); });
+  testing::submit_gate(queue_, gate);
   ASSERT_TRUE(add(c_, a_, b_));
   ASSERT_TRUE(add(d_, c_, b_));
   EXPECT_EQ(queue_.submitted(), 2u);
@@ -92,7 +92,7 @@ TEST_F(RecorderTest, ACommandSubmittedLaterSeesTheResults) {
 
 TEST_F(RecorderTest, AnEventCoversWhatWasRecordedBeforeIt) {
   testing::Gate gate;
-  queue_.submit("gate", [&] { gate.pass(); });
+  testing::submit_gate(queue_, gate);
   ASSERT_TRUE(add(c_, a_, b_));
   QueueEvent event(EventTiming::kDisabled);
   event.record(queue_);
@@ -184,7 +184,7 @@ TEST_F(RecorderTest, ThreadsMayRecordAndSubmitAtOnce) {
 
 TEST_F(RecorderTest, TensorsOfAListHaveProgramsOfTheirOwn) {
   testing::Gate gate;
-  queue_.submit("gate", [&] { gate.pass(); });
+  testing::submit_gate(queue_, gate);
   FusedTensor long_one({1000}, 1), more({1000}, 1);
   for (int round = 0; round < 3; ++round) {
     const IndependentScope list;
@@ -246,7 +246,7 @@ TEST_F(RecorderTest, ListsAreJoinedByPlace) {
 
 TEST_F(RecorderTest, AnOperatorOnTheMemoryOfTwoProgramsClosesBoth) {
   testing::Gate gate;
-  queue_.submit("gate", [&] { gate.pass(); });
+  testing::submit_gate(queue_, gate);
   for (FusedTensor* to : {&c_, &d_}) {
     Expression sum = binary(Op::kAdd, to->access(), to->access(), a_.access());
     sum.set_independent(to == &d_);
@@ -303,7 +303,7 @@ TEST_F(RecorderChildTest, AForkedChildAddsNothingToTheParentsOpenProgram) {
                 Cores cores(1);
                 Queue queue(QueueId{0, 0, 0}, cores);
                 testing::Gate gate;
-                queue.submit("gate", [&] { gate.pass(); });
+                testing::submit_gate(queue, gate);
                 FusedTensor a({100}, 1), b({100}, 2), c({100});
                 const auto add = [&] {
                   return record(queue, binary(Op::kAdd, c.access(), a.access(), b.access()));
