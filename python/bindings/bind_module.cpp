@@ -8,6 +8,7 @@ PYBIND11_MODULE(_C, module) {
   module.attr("__version__") = LOOM_VERSION;
   module.def("_make_symbols_global", &loom::make_symbols_global);
   loom::python::bind_compiled(module);
+  loom::python::bind_cuda_name(module);
   loom::python::bind_device(module);
   loom::python::bind_distributed(module);
   loom::python::bind_stream(module);

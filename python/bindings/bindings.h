@@ -9,6 +9,7 @@
 namespace loom::python {
 
 void bind_compiled(pybind11::module_& module);
+void bind_cuda_name(pybind11::module_& module);
 void bind_device(pybind11::module_& module);
 void bind_distributed(pybind11::module_& module);
 void bind_stream(pybind11::module_& module);

@@ -2,6 +2,7 @@
 #include "loom/backend/allocator.h"
 
 #include "loom/backend/allocator_config.h"
+#include "loom/backend/cuda_name.h"
 #include "loom/backend/device_state.h"
 #include "loom/backend/selection.h"
 #include "loom/backend/stream.h"
@@ -154,13 +155,14 @@ std::string describe_named(CachingAllocator& memory) {
                 " allowed by the memory fraction; "
           : std::string();
   TORCH_CHECK_WITH(
-      OutOfMemoryError, false, "loom out of memory. Tried to allocate ", format_size(bytes),
-      ". loom:", static_cast<int>(index), " has a total capacity of ", format_size(total),
+      OutOfMemoryError, false, cuda_name::in_messages(), " out of memory. Tried to allocate ",
+      format_size(bytes), ". ", to_c10(index), " has a total capacity of ", format_size(total),
       " of which ", format_size(free), " is free. ", allowed, "Of the allocated memory ",
       format_size(allocated), " is allocated by PyTorch, and ",
       format_size(reserved - std::min(allocated, reserved)),
       " is reserved by PyTorch but unallocated. If reserved but unallocated memory is large, try "
-      "torch.loom.empty_cache() or PYTORCH_ALLOC_CONF=max_split_size_mb:128. The capacity is set "
+      "torch.accelerator.empty_cache() or PYTORCH_ALLOC_CONF=max_split_size_mb:128. The capacity "
+      "is set "
       "by LOOM_MEMORY_LIMIT, e.g. LOOM_MEMORY_LIMIT=8G.",
       describe_named(memory));
 }

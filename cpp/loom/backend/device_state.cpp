@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "loom/backend/device_state.h"
 
+#include "loom/backend/cuda_name.h"
 #include "loom/backend/selection.h"
 #include "loom/device/device.h"
 
+#include <c10/core/DeviceType.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -26,9 +28,9 @@ c10::DeviceIndex checked_count() {
 void check_index(c10::DeviceIndex index, const char* api) {
   const c10::DeviceIndex count = checked_count();
   // CUDA's words first, which programs look for.
-  TORCH_CHECK(index >= 0 && index < count, "loom error: invalid device ordinal. ", api,
-              ": expected a device index in [0, ", static_cast<int>(count), "), got ",
-              static_cast<int>(index));
+  TORCH_CHECK(index >= 0 && index < count, cuda_name::in_messages(),
+              " error: invalid device ordinal. ", api, ": expected a device index in [0, ",
+              static_cast<int>(count), "), got ", static_cast<int>(index));
 }
 
 }  // namespace
@@ -57,12 +59,14 @@ c10::DeviceIndex resolve_device(c10::DeviceIndex index, const char* api) {
 }
 
 c10::DeviceIndex resolve_device(c10::Device device, const char* api) {
-  TORCH_CHECK(device.type() == kDeviceType, api, ": expected a loom device, got ", device);
+  TORCH_CHECK(device.type() == kDeviceType, api, ": expected a ",
+              c10::DeviceTypeName(kDeviceType, true), " device, got ", device);
   return resolve_device(device.index(), api);
 }
 
 void check_device(c10::Device device, const char* api) {
-  TORCH_CHECK(device.type() == kDeviceType, api, ": expected a loom device, got ", device);
+  TORCH_CHECK(device.type() == kDeviceType, api, ": expected a ",
+              c10::DeviceTypeName(kDeviceType, true), " device, got ", device);
   check_index(device.index(), api);
 }
 

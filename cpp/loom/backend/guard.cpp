@@ -134,10 +134,9 @@ void GuardImpl::recordDataPtrOnStream(const c10::DataPtr& data, const c10::Strea
 
 void GuardImpl::record(void** event, const c10::Stream& stream, const c10::DeviceIndex device_index,
                        const c10::EventFlag flag) const {
-  TORCH_CHECK(
-      device_index == -1 || device_index == stream.device_index(),
-      "Event.record: expected a stream of the event's device loom:", static_cast<int>(device_index),
-      ", got one of loom:", static_cast<int>(stream.device_index()));
+  TORCH_CHECK(device_index == -1 || device_index == stream.device_index(),
+              "Event.record: expected a stream of the event's device ", to_c10(device_index),
+              ", got one of ", stream.device());
   Queue& queue = queue_of(stream);
   if (*event == nullptr) *event = new QueueEvent(timing_of(flag));
   static_cast<QueueEvent*>(*event)->record(queue);

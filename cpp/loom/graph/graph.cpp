@@ -115,6 +115,18 @@ void Graph::debug_dump(const std::string& path) {
   dump(*captured_, path);
 }
 
+void register_under_cuda_name() {
+  // PyTorch looks graphs up by the printed name of the device. In a PyTorch for CUDA it is taken.
+  static const bool registered = [] {
+    if (at::GraphImplRegistry()->Has("CUDA")) return false;
+    at::GraphImplRegistry()->Register("CUDA", [](const at::GraphImplArgs& args) {
+      return std::unique_ptr<at::GraphImplInterface>(new Graph(args));
+    });
+    return true;
+  }();
+  (void)registered;
+}
+
 }  // namespace loom::graph
 
 namespace at {

@@ -91,4 +91,7 @@ class LOOM_API Graph final : public at::GraphImplInterface {
 /// Throws: c10::Error when the file cannot be written.
 void dump(CapturedGraph& graph, const std::string& path);
 
+/// Makes graphs known for the time that loom is called "cuda" (backend/cuda_name.h). Idempotent.
+LOOM_API void register_under_cuda_name();
+
 }  // namespace loom::graph

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Scaled dot product attention by our own kernels, or by ATen's flash kernels for the CPU cut along
 // the batch or the heads. What neither does (dropout, ...) takes ATen's composition.
+#include "loom/backend/cuda_name.h"
 #include "loom/backend/registration.h"
 #include "loom/ops/launch/empty.h"
 #include "loom/ops/launch/launch.h"
@@ -73,14 +74,18 @@ std::int64_t choose(const at::Tensor& query, const at::Tensor& key, const at::Te
   if (mask && mask->key_set().has(c10::DispatchKey::FuncTorchBatched)) return math;
   // Sizes may be symbolic: to ask for them would fix them for whoever traces.
   const bool same_heads = TORCH_GUARD_OR_FALSE(query.sym_size(1).sym_eq(key.sym_size(1)));
+  // The one kernel answers to the name that it has on cpu, to that of a backend like this, and to
+  // the names of CUDA's where programs call loom so.
+  const bool by_another_name = context.userEnabledOverrideableSDP() ||
+                               (cuda_name::is_on() && (context.userEnabledMemEfficientSDP() ||
+                                                       context.userEnabledCuDNNSDP()));
   if (!same_heads) {
-    const bool enabled = context.userEnabledFlashSDP() || context.userEnabledOverrideableSDP();
+    const bool enabled = context.userEnabledFlashSDP() || by_another_name;
     return enabled && fits_grouped({query, key, value, mask, dropout, causal, grouped}) ? kFused
                                                                                         : math;
   }
   grouped = false;  // each head is a group
-  // The one kernel answers to the name that it has on cpu, and to that of a backend like this.
-  if (!context.userEnabledFlashSDP() && context.userEnabledOverrideableSDP() &&
+  if (!context.userEnabledFlashSDP() && by_another_name &&
       fits<false>({query, key, value, mask, dropout, causal, grouped})) {
     return kFused;
   }
