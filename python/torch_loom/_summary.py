@@ -3,6 +3,8 @@
 
 from collections.abc import Callable, Mapping
 
+from ._utils import device_name
+
 _BYTES = (
     ("allocated_bytes", "Allocated memory"),
     ("active_bytes", "Active memory"),
@@ -42,7 +44,8 @@ def format_summary(device: int, stats: Mapping[str, int], abbreviated: bool) -> 
     """Lay out the flat statistics of one device, one row a metric."""
     rule = "|" + "-" * _WIDTH + "|"
     ooms, retries = stats.get("num_ooms", 0), stats.get("num_alloc_retries", 0)
-    head = f" loom:{device} memory | out of memory: {ooms} | retries after a flush: {retries}"
+    name = f"{device_name()}:{device}"
+    head = f" {name} memory | out of memory: {ooms} | retries after a flush: {retries}"
     titles = " | ".join(f"{name:>12}" for name in ("Now", "Peak", "Total taken", "Total freed"))
     lines = [rule, f"|{head:<{_WIDTH}}|", rule, f"| {'':<17} | {titles} |"]
     for metrics, text in ((_BYTES, _bytes), (_COUNTS, _count)):

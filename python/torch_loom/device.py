@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from . import _C
-from ._utils import DeviceLike, _get_device_index
+from ._utils import DeviceLike, _get_device_index, is_loom
 
 __all__ = [
     "current_device",
@@ -77,9 +77,10 @@ def _lazy_init() -> None:
     if is_initialized():
         return
     if _is_in_bad_fork():
+        name = "CUDA" if _C._is_cuda_name_on() else "loom"  # as PyTorch's message has it
         raise RuntimeError(
-            "Cannot re-initialize loom in forked subprocess: its worker threads exist only in the "
-            "parent. To use loom with multiprocessing, use the 'spawn' start method"
+            f"Cannot re-initialize {name} in forked subprocess: its worker threads exist only in "
+            f"the parent. To use {name} with multiprocessing, use the 'spawn' start method"
         )
     _warn_of_more_threads_than_processors()
     _C._init()
@@ -188,7 +189,7 @@ class device_of(device):
     """
 
     def __init__(self, obj: Any) -> None:
-        super().__init__(obj.get_device() if obj.device.type == "loom" else -1)
+        super().__init__(obj.get_device() if is_loom(obj.device) else -1)
 
 
 def get_device_properties(device: DeviceLike = None) -> _C._LoomDeviceProperties:

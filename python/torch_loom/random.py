@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from . import _C
-from ._utils import DeviceLike, _get_device_index
+from ._utils import DeviceLike, _get_device_index, device_name
 from .device import _lazy_call, _lazy_init, current_device, device_count
 
 __all__ = [
@@ -45,7 +45,8 @@ class _DefaultGenerators(Sequence[torch.Generator]):
             return tuple(self[i] for i in range(*index.indices(len(self))))
         if not -len(self) <= index < len(self):
             raise IndexError(
-                f"torch.loom.default_generators: expected an index below {len(self)}, got {index}"
+                f"torch.{device_name()}.default_generators: expected an index below {len(self)}, "
+                f"got {index}"
             )
         _lazy_init()
         return _C._default_generator(index % len(self))

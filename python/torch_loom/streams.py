@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from . import _C
-from ._utils import DeviceLike, _get_device_index
+from ._utils import DeviceLike, _get_device_index, device_name, is_loom
 
 __all__ = [
     "Event",
@@ -29,7 +29,7 @@ class _EventType(type):
     """Lets ``isinstance(event, torch.loom.Event)`` say yes to loom's events."""
 
     def __instancecheck__(cls, instance: object) -> bool:
-        return isinstance(instance, torch.Event) and instance.device.type == "loom"
+        return isinstance(instance, torch.Event) and is_loom(instance.device)
 
 
 class Event(torch.Event, metaclass=_EventType):
@@ -60,7 +60,7 @@ class Event(torch.Event, metaclass=_EventType):
     ) -> torch.Event:
         """Create an event that is not recorded yet."""
         if interprocess:
-            raise ValueError("torch.loom.Event: expected interprocess=False, got True")
+            raise ValueError(f"torch.{device_name()}.Event: expected interprocess=False, got True")
         where = torch.device("loom", _get_device_index(device, optional=True))
         return torch.Event(where, enable_timing=enable_timing, blocking=blocking)
 
@@ -130,7 +130,7 @@ class Stream(torch.Stream):
         return _C._stream_priority_range()
 
     def __repr__(self) -> str:
-        return f"<torch.loom.Stream device={self.device} id={self.stream_id:#x}>"
+        return f"<torch.{device_name()}.Stream device={self.device} id={self.stream_id:#x}>"
 
 
 def _wrap(stream: torch.Stream) -> Stream:
@@ -169,8 +169,9 @@ def set_stream(stream: torch.Stream | None) -> None:
     """
     if stream is None:
         return
-    if stream.device.type != "loom":
-        raise ValueError(f"torch.loom.set_stream: expected a loom stream, got {stream}")
+    if not is_loom(stream.device):
+        name = device_name()
+        raise ValueError(f"torch.{name}.set_stream: expected a {name} stream, got {stream}")
     torch._C._accelerator_setStream(stream)
 
 

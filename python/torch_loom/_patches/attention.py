@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from .._replace import replace
+from .._utils import is_loom
 
 
 def apply() -> None:
@@ -20,7 +21,7 @@ def apply() -> None:
     original: Callable[..., None] = frontend._validate_device
 
     def _validate_device(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> None:
-        if query.device.type != "loom":
+        if not is_loom(query.device):
             original(query, key, value)
 
     replace(frontend, "_validate_device", _validate_device)

@@ -10,6 +10,7 @@ import torch
 from torch.cuda import nccl
 
 from .._replace import replace
+from .._utils import is_loom
 
 Tensors = Sequence[torch.Tensor]
 
@@ -39,8 +40,7 @@ def _unless_for_cuda(function: Callable[..., Any], original: Callable[..., Any])
     @functools.wraps(function)
     def call(first: Any, *rest: Any, **named: Any) -> Any:
         tensors = (first,) if isinstance(first, torch.Tensor) else first
-        types = {tensor.device.type for tensor in tensors}
-        is_ours = "loom" in types or not torch.cuda.is_available()
+        is_ours = any(is_loom(tensor.device) for tensor in tensors) or not torch.cuda.is_available()
         return (function if is_ours else original)(first, *rest, **named)
 
     return call
@@ -51,7 +51,7 @@ def _sum_without_nccl() -> None:
     original: Callable[[Any], bool] = nccl.is_available
 
     def is_available(tensors: Any) -> bool:
-        if any(tensor.device.type == "loom" for tensor in tensors):
+        if any(is_loom(tensor.device) for tensor in tensors):
             return False
         return original(tensors)
 
@@ -64,7 +64,7 @@ def _broadcast(tensor: torch.Tensor, devices: Iterable[int]) -> list[torch.Tenso
 
 def _broadcast_out(tensor: torch.Tensor, out: Tensors) -> Tensors:
     for place, target in enumerate(out):
-        if target.device.type != "loom" or target.shape != tensor.shape:
+        if not is_loom(target.device) or target.shape != tensor.shape:
             raise RuntimeError(
                 f"broadcast: expected out[{place}] on loom with the sizes {list(tensor.shape)}, "
                 f"got sizes {list(target.shape)} on {target.device}; make it with torch.empty_like"
@@ -116,7 +116,7 @@ def _scatter_out(
 
 def _gather(tensors: Tensors, dim: int, destination: int | None = None) -> torch.Tensor:
     for place, tensor in enumerate(tensors):
-        if tensor.device.type != "loom":
+        if not is_loom(tensor.device):
             raise RuntimeError(
                 f"gather: expected tensors on loom, got tensor {place} on {tensor.device}; "
                 "move it to a device of loom first"

@@ -8,6 +8,7 @@ import torch
 
 from .. import _torch_features
 from .._replace import replace
+from .._utils import is_loom, is_loom_name, loom_names
 
 
 def apply() -> None:
@@ -61,7 +62,8 @@ def _patch_groups() -> None:
 
 
 def _gloo_beside_lccl(group: Any) -> Any:
-    if not {"cpu", "loom"} <= {device.type for device in group._device_types}:
+    types = group._device_types
+    if torch.device("cpu") not in types or torch.device("loom") not in types:
         return None
     ours, other = (group._get_backend(torch.device(device)) for device in ("loom", "cpu"))
     return other if ours.name() == "lccl" and other.name() == "gloo" else None
@@ -104,7 +106,7 @@ def _patch_bfloat16_hooks() -> None:
     @functools.wraps(original)
     def check_comm_hook(self: Any, hook: Any) -> Any:
         name = getattr(hook, "__name__", "")
-        if self.device_type == "loom" and name in (
+        if is_loom_name(self.device_type) and name in (
             "bf16_compress_hook",
             "bf16_compress_wrapper_hook",
         ):
@@ -157,7 +159,8 @@ def _with_advice(function: Any) -> Any:
         try:
             return function(*args, **named)
         except RuntimeError as error:
-            if "No backend type associated with device type loom" not in str(error):
+            known = "No backend type associated with device type "
+            if not any(known + name in str(error) for name in loom_names()):
                 raise
         raise RuntimeError(
             f"{function.__name__.strip('_')}: expected tensors of a device that the process group "
@@ -170,4 +173,4 @@ def _with_advice(function: Any) -> Any:
 
 def _is_accelerator() -> bool:
     accelerator = torch.accelerator.current_accelerator()
-    return accelerator is not None and accelerator.type == "loom"
+    return accelerator is not None and is_loom(accelerator)

@@ -11,7 +11,7 @@ from torch.overrides import has_torch_function_unary
 
 from .. import _C
 from .._replace import replace
-from .._utils import _get_device_index
+from .._utils import _get_device_index, is_loom
 
 
 def apply() -> None:
@@ -43,7 +43,7 @@ def _patch_dlpack() -> None:
 
     @functools.wraps(device_of)
     def __dlpack_device__(self: torch.Tensor) -> tuple[IntEnum, int]:  # noqa: N807
-        if self.device.type != "loom":
+        if not is_loom(self.device):
             return device_of(self)
         return DLDeviceType.kDLExtDev, self.device.index
 
@@ -60,7 +60,7 @@ def _patch_dlpack() -> None:
         arguments = {"max_version": max_version, "dl_device": dl_device, "copy": copy, **others}
         unfit = self.requires_grad or self.is_conj() or self.layout != torch.strided
         unfit = unfit or type(stream) not in (int, type(None)) or has_torch_function_unary(self)
-        if self.device.type != "loom" or unfit:  # unfit: raises, or asks the subclass first
+        if not is_loom(self.device) or unfit:  # unfit: raises, or asks the subclass first
             return export(self, stream=stream, **arguments)
         if dl_device is None or dl_device[0] != DLDeviceType.kDLCPU:
             _order_before(stream, self.device)
@@ -91,13 +91,13 @@ def _patch_from_dlpack() -> None:
         if copy is not False or device is None:
             return original(ext_tensor, device=device, copy=copy)
         target = torch.device(device)
-        origin = ext_tensor.device.type if isinstance(ext_tensor, torch.Tensor) else None
-        if origin == "loom" and target.type == "cpu":
+        from_loom = isinstance(ext_tensor, torch.Tensor) and is_loom(ext_tensor.device)
+        if from_loom and target.type == "cpu":
             capsule = ext_tensor.__dlpack__(
                 max_version=(1, 0), dl_device=torch._C._torchDeviceToDLDevice(target), copy=False
             )
             return torch._C._from_dlpack(capsule)
-        if origin != "loom" and target.type == "loom" and _C._memory_is_unified():
+        if not from_loom and is_loom(target) and _C._memory_is_unified():
             source = original(ext_tensor, copy=copy)  # checks what DLPack can say
             if source.device.type == "cpu":
                 index = _get_device_index(target, optional=True)

@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 
 from .. import device as devices
 from .._replace import replace
+from .._utils import is_loom, is_loom_name
 
 _aten = torch.ops.aten
 
@@ -60,7 +61,7 @@ def _hint_at_the_cpu() -> None:
 
     def device_hint(tensor: Any) -> str:
         hint: str = known(tensor)
-        return "cpu" if hint == "loom" else hint
+        return "cpu" if is_loom_name(hint) else hint
 
     replace(_meta_registrations, "device_hint", device_hint)
 
@@ -76,7 +77,7 @@ def _normalize_as_the_cpu() -> None:
     ) -> Any:
         results: Any = known(input, weight, bias, mean, var, training, *rest)
         output, *saved, new_mean, new_var = results
-        if input.device.type == "loom":
+        if is_loom(input.device):
             output = output.contiguous(memory_format=_prims_common.suggest_memory_format(input))
             first = next((p for p in (weight, bias, mean, var) if p is not None), input)
             saved = [s.to(first.dtype) if training else first.new_zeros((0,)) for s in saved]
@@ -94,7 +95,7 @@ def _normalize_as_the_cpu() -> None:
         grad: torch.Tensor, input: torch.Tensor, *args: Any, **named: Any
     ) -> Any:
         grad_input, *others = known_gradient(grad, input, *args, **named)
-        if input.device.type == "loom" and grad_input is not None:
+        if is_loom(input.device) and grad_input is not None:
             layout = _prims_common.suggest_memory_format(input)
             grad_input = grad_input.contiguous(memory_format=layout)
         return grad_input, *others
@@ -114,7 +115,7 @@ def _normalize_layers_as_the_cpu() -> None:
     ) -> Any:
         output, *saved = known(input, shape, weight, bias, *rest, **named)
         wider = any(p is not None and p.dtype != input.dtype for p in (weight, bias))
-        if input.device.type == "loom" and not wider:
+        if is_loom(input.device) and not wider:
             saved = [s.to(input.dtype) for s in saved]
         return output, *saved
 
@@ -127,7 +128,7 @@ def _unpool_as_the_cpu() -> None:
 
     def max_unpoolnd(input: Any, indices: Any, output_size: list[int], dim: int) -> Any:
         output = known(input, indices, output_size, dim)
-        if input.device.type == "loom" and dim == 2:
+        if is_loom(input.device) and dim == 2:
             layout = _prims_common.suggest_memory_format(input)
             output = output.contiguous(memory_format=layout)
         return output
@@ -157,7 +158,7 @@ def _remember_the_current_device() -> None:
     def prepare(self: Any, key: list[object], args: Any, *rest: Any) -> None:
         known(self, key, args, *rest)
         devices_given = (each for each in args if isinstance(each, torch.device))
-        if any(each.type == "loom" and each.index is None for each in devices_given):
+        if any(is_loom(each) and each.index is None for each in devices_given):
             key.append(devices.current_device())
 
     replace(FakeTensorMode, "_prep_args_for_hash", prepare)
@@ -168,7 +169,7 @@ def _count_integers(
 ) -> Any:
     # Loom counts them as CUDA does; the cpu refuses.
     is_integer = not (input.is_floating_point() or input.is_complex() or input.dtype == torch.bool)
-    if input.device.type != "loom" or not is_integer:
+    if not is_loom(input.device) or not is_integer:
         return NotImplemented
     out = kwargs.pop("out", None)
     with fake_mode:
@@ -181,7 +182,7 @@ def _as_operand(place: int) -> Any:
         name = operator._schema.arguments[place].name
         operand = args[place] if place < len(args) else kwargs[name]
         tensors = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
-        if operand.device.type != "loom" or has_free_unbacked_symbols(tensors):
+        if not is_loom(operand.device) or has_free_unbacked_symbols(tensors):
             return NotImplemented  # layouts of unknown sizes cannot be told
         if all(x.is_contiguous() for x in tensors):
             return NotImplemented
@@ -203,7 +204,7 @@ def _as_on_cpu(known: Any) -> Any:
             for tensor in pytree.tree_leaves((args, kwargs))
             if isinstance(tensor, torch.Tensor)
         )
-        if device.type != "loom":
+        if not is_loom(device):
             return known(fake_mode, operator, *args, **kwargs)
         with fake_mode:
             args, kwargs = pytree.tree_map_only(

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from .._replace import replace
+from .._utils import is_loom
 
 
 def apply() -> None:
@@ -34,8 +35,7 @@ def apply() -> None:
 def _with_autograd_of_loom(original: Callable[..., None]) -> Callable[..., None]:
     def autograd_registration_check(op: Any, args: Any, kwargs: Any) -> None:
         leaves = torch.utils._pytree.arg_tree_leaves(*args, **kwargs)
-        devices = {leaf.device.type for leaf in leaves if isinstance(leaf, torch.Tensor)}
-        if "loom" not in devices:
+        if not any(isinstance(leaf, torch.Tensor) and is_loom(leaf.device) for leaf in leaves):
             return original(op, args, kwargs)
         has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
         keys = ("AutogradPrivateUse1", "Autograd", "CompositeImplicitAutograd")

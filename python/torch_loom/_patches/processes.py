@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from .._replace import replace
+from .._utils import hushed, is_loom
 
 
 def apply() -> None:
@@ -47,14 +48,19 @@ def _patch_multiprocessing() -> None:
     original: Callable[[torch.UntypedStorage], Any] = reductions.reduce_storage
 
     def reduce_storage(storage: torch.UntypedStorage) -> Any:
-        if storage.device.type != "loom":
+        if not is_loom(storage.device):
             return original(storage)
-        device = str(storage.device)
+        # By its own name: the receiver may not call it "cuda".
+        device = f"loom:{storage.device.index}"
         if get_spawning_popen() is not None:
             return _rebuild_from_bytes, (_bytes_of(storage), device)
         return _rebuild_storage, (storage.to(device=torch.device("cpu")), device)
 
     ForkingPickler.register(torch.UntypedStorage, reduce_storage)
+    # A tensor of a device called "cuda" would be shared by handles of CUDA.
+    for cls, reduce in list(ForkingPickler._extra_reducers.items()):  # type: ignore[attr-defined]
+        if reduce is reductions.reduce_tensor:
+            ForkingPickler.register(cls, hushed(reduce))
 
 
 def _patch_share_memory() -> None:
@@ -64,7 +70,7 @@ def _patch_share_memory() -> None:
     is_shared_elsewhere: Callable[..., bool] = torch.UntypedStorage.is_shared
 
     def share_memory_(self: torch.UntypedStorage, *args: Any, **kwargs: Any) -> Any:
-        if self.device.type == "loom":
+        if is_loom(self.device):
             raise RuntimeError(
                 f"share_memory_: expected memory of the cpu, got {self.device}: device memory is "
                 "private to its process. Share the tensor or module on the cpu, and move it to "
@@ -73,7 +79,7 @@ def _patch_share_memory() -> None:
         return share(self, *args, **kwargs)
 
     def is_shared(self: torch.UntypedStorage) -> bool:
-        return self.device.type != "loom" and is_shared_elsewhere(self)
+        return not is_loom(self.device) and is_shared_elsewhere(self)
 
     replace(torch.UntypedStorage, "share_memory_", share_memory_)
     replace(torch.UntypedStorage, "is_shared", is_shared)

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from .._replace import replace
+from .._utils import is_loom
 
 
 def apply() -> None:
@@ -18,7 +19,7 @@ def apply() -> None:
 
     @functools.wraps(original)
     def validate(indices: torch.Tensor, values: torch.Tensor, *rest: Any, **named: Any) -> None:
-        if indices.device.type == "loom":
+        if is_loom(indices.device):
             indices, values = indices.cpu(), values.cpu()
         original(indices, values, *rest, **named)
 

@@ -15,6 +15,7 @@ from torch._inductor import config, ir
 from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
 from torch._inductor.virtualized import V
 
+from .._utils import is_loom
 from . import numbered_devices
 from .kernel_cache import headers_hash
 from .kernel_group import INCLUDE
@@ -124,7 +125,7 @@ class LoomCppWrapper(KeepsInputs, CppWrapperCpu):
             if isinstance(value, (sympy.Expr, ir.TorchBindObject)):
                 continue
             device = value.get_device_or_error()
-            if device.type == "loom":
+            if is_loom(device):
                 index = self.codegen_device_idx(device, str(device.index or 0))
                 expected = f"loom_package::loom({index})"
             else:
@@ -153,7 +154,7 @@ class LoomCppWrapper(KeepsInputs, CppWrapperCpu):
         super().generate_fallback_kernel_with_runtime_lookup_aot(op_overload, raw_args, *args)
 
     def _device_number(self, device: torch.device) -> str:
-        if device.type == "loom":
+        if is_loom(device):
             return str(self.codegen_device_idx(device, str(device.index or 0)))
         return numbered_devices.number_of(device)
 

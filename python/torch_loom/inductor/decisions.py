@@ -18,6 +18,7 @@ from torch._inductor.utils import sympy_product
 from torch._inductor.virtualized import V
 
 from .._replace import replace
+from .._utils import is_loom
 
 __all__ = ["apply"]
 
@@ -115,7 +116,7 @@ def _scatter_by_operators() -> None:
 def _lowers_loom() -> bool:
     value = V.graph.current_node.meta.get("val")
     device = getattr(value, "device", None)
-    return device is not None and device.type == "loom"
+    return device is not None and is_loom(device)
 
 
 def _scatter_what_was_there_before() -> None:
@@ -247,7 +248,7 @@ def _keep_layouts_of_convolutions() -> None:
         nodes = graph_module.graph.find_nodes(
             op="call_function", target=torch.ops.aten.convolution.default
         )
-        if any(node.meta["val"].device.type == "loom" for node in nodes):
+        if any(is_loom(node.meta["val"].device) for node in nodes):
             return bool(config.force_layout_optimization)
         return bool(original(graph_module, is_inference=is_inference))
 
@@ -300,7 +301,7 @@ def _fuse_by_rules() -> None:
 
 def _is_on_loom(node: Any) -> bool:
     device = node.get_device()
-    return device is not None and bool(device.type == "loom")
+    return device is not None and bool(is_loom(device))
 
 
 def _take_magnitudes_of_truth_values() -> None:
@@ -330,7 +331,7 @@ def _scale_before_softmax() -> None:
 
     def is_on_another_device(match: Any) -> bool:
         value = match.output_node().meta["val"]
-        return value.device.type != "loom" and bool(original(match))
+        return not is_loom(value.device) and bool(original(match))
 
     for each in joint_graph.pass_patterns:
         for entry in itertools.chain.from_iterable(each.patterns.values()):

@@ -26,6 +26,8 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.nn.attention.flex_attention import _vmap_for_bhqkv
 from torch.utils import _pytree as pytree
 
+from .._utils import is_loom
+
 __all__ = ["apply"]
 
 _LN2 = math.log(2)  # logarithms are handed on to base 2, as PyTorch's kernels have them
@@ -46,7 +48,7 @@ def apply() -> None:
 def _lower_on_loom(original: Callable[..., Any], formula: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def lower(*args: Any) -> Any:
-        if args[0].get_device().type != "loom":
+        if not is_loom(args[0].get_device()):
             return original(*args)
         return _inline(formula, V.graph.current_node, args)
 

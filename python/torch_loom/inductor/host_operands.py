@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from torch._inductor.virtualized import V
 
+from .._utils import is_loom
+
 __all__ = ["goes_by_value", "move"]
 
 _VALUE_BYTES = 8
@@ -23,7 +25,7 @@ def move(graph: torch.fx.Graph) -> None:
     """
     for node in list(graph.nodes):
         device = _device_of_pointwise(node)
-        if device is None or device.type != "loom":
+        if device is None or not is_loom(device):
             continue
         for operand in node.all_input_nodes:
             value = operand.meta.get("val")

@@ -13,6 +13,7 @@ from torch._inductor.codegen import wrapper
 from torch._inductor.utils import LineContext
 
 from .. import _torch_features
+from .._utils import is_loom
 
 __all__ = ["outlive_epilogues"]
 
@@ -83,5 +84,5 @@ def _operands_of_producer(line: Any) -> set[str]:
     device = node.get_device()
     # Products and convolutions are what Inductor has such names for.
     is_producer = str(node.get_kernel_name()).startswith("extern_kernels.")
-    on_loom = device is not None and device.type == "loom"
+    on_loom = device is not None and is_loom(device)
     return {x.get_name() for x in node.inputs} if is_producer and on_loom else set()

@@ -15,6 +15,7 @@ import torch
 from torch._C import DispatchKey
 from torch.utils import _pytree as pytree
 
+from .._utils import is_loom
 from . import products
 
 __all__ = ["keep", "lower"]
@@ -274,7 +275,7 @@ def _overlap(kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool) -> bo
 def _unless_kept(packet: Any, decompose: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(decompose)
     def decompose_others(input: torch.Tensor, *args: Any, **named: Any) -> Any:
-        kept = input.device.type == "loom" and not _has_symbols(input, args)
+        kept = is_loom(input.device) and not _has_symbols(input, args)
         if packet in _MAXIMA:
             kept = kept and _are_slow_maxima(input, *args, **named)
         if kept:

@@ -10,6 +10,7 @@ import torch
 from torch._C import DispatchKey
 
 from .._replace import replace
+from .._utils import is_loom
 
 __all__ = ["keep", "match_int8_weights"]
 
@@ -29,7 +30,7 @@ def keep(table: dict[Any, Callable[..., Any]], config: ModuleType) -> None:
 
     @functools.wraps(widen)
     def decompose_out_dtype(op: Any, output_dtype: torch.dtype, *args: Any) -> Any:
-        on_loom = any(isinstance(x, torch.Tensor) and x.device.type == "loom" for x in args)
+        on_loom = any(isinstance(x, torch.Tensor) and is_loom(x.device) for x in args)
         return (multiply if on_loom else widen)(op, output_dtype, *args)
 
     table[out_dtype] = decompose_out_dtype
@@ -38,7 +39,7 @@ def keep(table: dict[Any, Callable[..., Any]], config: ModuleType) -> None:
 def _untuned(config: ModuleType, decompose: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(decompose)
     def decompose_product(self: torch.Tensor, *args: Any, **named: Any) -> Any:
-        if self.device.type != "loom":
+        if not is_loom(self.device):
             return decompose(self, *args, **named)
         with config.patch(coordinate_descent_tuning=False):
             return decompose(self, *args, **named)
@@ -69,7 +70,7 @@ def match_int8_weights(quantization: Any) -> None:
 def _has_int8_weights(match: Any) -> bool:
     nodes = [match.kwargs[key] for key in ("x", "weight", "scales")]
     values: list[Any] = [getattr(node, "meta", {}).get("val") for node in nodes]
-    if not all(isinstance(value, torch.Tensor) and value.device.type == "loom" for value in values):
+    if not all(isinstance(value, torch.Tensor) and is_loom(value.device) for value in values):
         return False
     x, weight, scales = values
     return bool(

@@ -13,6 +13,7 @@ from torch._inductor.utils import BoxedBool
 from torch._inductor.virtualized import V
 
 from .._replace import replace
+from .._utils import is_loom
 from .replay import Replays
 from .stream_functions import has_synchronisation
 
@@ -33,7 +34,7 @@ def _wrap(module: ModuleType, name: str, wrap: Callable[[Any], Any]) -> None:
 def _with_loom(original: Callable[[Any], str | None]) -> Callable[[Any], str | None]:
     def check_multiple_devices_or_any_cpu_nodes(nodes_by_device: dict[Any, Any]) -> str | None:
         devices = {device for device in nodes_by_device if device.type != "meta"}
-        if not any(device.type == "loom" for device in devices):
+        if not any(is_loom(device) for device in devices):
             return original(nodes_by_device)
         # An event that a capture records is one of the graph, not the one that others wait for.
         if has_synchronisation(V.graph.module):

@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 import torch
 
 from .. import _C, device as devices, graphs, memory, streams
+from .._utils import is_loom
 from .replay_results import describe
 
 __all__ = ["Limits", "Replays"]
@@ -239,7 +240,7 @@ class _Capture:
         if self._stream is not None:
             stream.wait_stream(self._stream)
         for own in self._own.values():
-            if own.device.type == "loom":
+            if is_loom(own.device):
                 own.record_stream(stream)  # which may be behind when the capture is dropped
         self._stream = stream
 

@@ -12,6 +12,7 @@ import torch
 
 from .. import device as devices, streams
 from .._replace import replace
+from .._utils import is_loom
 
 __all__ = [
     "create",
@@ -62,7 +63,7 @@ def _find_streams_of_other_devices() -> None:
 
     def cur_stream(self: Any, device: torch.device | None = None) -> Any:
         stream = original(self, device)
-        if device is not None and device.type == "loom" and stream.device != device:
+        if device is not None and is_loom(device) and stream.device != device:
             raise LookupError(f"the current stream of {device} is not known")
         return stream
 
@@ -146,7 +147,7 @@ def _keep_gradients_out_of_forward(streams_of_graphs: Any) -> None:
 def _enters(node: torch.fx.Node) -> bool:
     """Whether a node is a gradient that is given to a graph of loom."""
     value = node.meta.get("val")
-    on_loom = isinstance(value, torch.Tensor) and value.device.type == "loom"
+    on_loom = isinstance(value, torch.Tensor) and is_loom(value.device)
     return on_loom and node.op == "placeholder" and str(node.target).startswith("tangents")
 
 
@@ -160,7 +161,7 @@ def _estimate_times(streams_of_graphs: Any) -> None:
             for value in torch.utils._pytree.tree_leaves(operand.meta.get("val"))
             if isinstance(value, torch.Tensor)
         ]
-        if tensors and not any(tensor.device.type == "loom" for tensor in tensors):
+        if tensors and not any(is_loom(tensor.device) for tensor in tensors):
             return float(original(node))
         count = sum(_hint(tensor.numel()) * tensor.itemsize for tensor in tensors)
         return count / _BYTES_PER_MILLISECOND
@@ -201,4 +202,4 @@ def has_synchronisation(graph_module: torch.nn.Module) -> bool:
 
 def _has_loom(graph_module: torch.fx.GraphModule) -> bool:
     values = (node.meta.get("val") for node in graph_module.graph.nodes)
-    return any(isinstance(v, torch.Tensor) and v.device.type == "loom" for v in values)
+    return any(isinstance(v, torch.Tensor) and is_loom(v.device) for v in values)

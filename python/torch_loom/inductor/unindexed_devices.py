@@ -11,6 +11,7 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
 from .. import device as devices
+from .._utils import is_loom
 
 __all__ = ["give_index"]
 
@@ -33,11 +34,11 @@ def _has_unindexed(arguments: Any) -> bool:
 
 
 def _is_unindexed(argument: Any) -> bool:
-    return isinstance(argument, torch.device) and argument.type == "loom" and argument.index is None
+    return isinstance(argument, torch.device) and is_loom(argument) and argument.index is None
 
 
 def _index(results: list[torch.device]) -> int:
     """Where a result is, as fake tensors had it: the current device, if it is among several."""
     current = devices.current_device()
-    indices = [each.index for each in results if each.type == "loom"]
+    indices = [each.index for each in results if is_loom(each)]
     return current if current in indices or not indices else indices[0]

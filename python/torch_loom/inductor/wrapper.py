@@ -12,6 +12,7 @@ from torch._inductor import config, ir
 from torch._inductor.codegen.wrapper import PythonWrapperCodegen, SubgraphPythonWrapperCodegen
 from torch._inductor.virtualized import V
 
+from .._utils import is_loom
 from . import stream_order, unasked_replays
 from .kernel_group import INCLUDE
 from .operand_lifetimes import outlive_epilogues
@@ -58,7 +59,7 @@ class _LoomCalls(KeepsInputs):
         **kwargs: Any,
     ) -> None:
         device = device or V.graph.get_current_device_or_throw()
-        if device.type == "loom" and not triton:
+        if is_loom(device) and not triton:
             self.writeline(self.wrap_kernel_call(kernel_name, call_args))
             return
         check_reads_no_loom(kernel_name, call_args, device)
@@ -83,7 +84,7 @@ class _LoomCalls(KeepsInputs):
         allocation_shape: Any = None,
         is_pinned: bool = False,
     ) -> str:
-        if device.type != "loom":
+        if not is_loom(device):
             return str(
                 super().make_allocation(
                     name, device, dtype, shape, stride, allocation_shape, is_pinned
@@ -106,7 +107,7 @@ def check_reads_no_loom(kernel_name: str, call_args: Any, device: Any) -> None:
         return
     for argument in call_args:
         buffer = V.graph.try_get_buffer(argument) if isinstance(argument, str) else None
-        if buffer is not None and buffer.get_device_or_error().type == "loom":
+        if buffer is not None and is_loom(buffer.get_device_or_error()):
             raise RuntimeError(
                 f"torch.compile: {kernel_name} of the cpu would use {argument}, a tensor of loom"
             )

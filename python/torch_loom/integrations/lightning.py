@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from .._utils import is_loom
 from .selection import is_the_accelerator
 
 __all__ = ["patch_fabric", "patch_trainer"]
@@ -93,7 +94,7 @@ def _patch_ddp(strategy: Any, name: str) -> None:
 
     @functools.wraps(original)
     def wrap_in_ddp(self: Any, module: torch.nn.Module) -> Any:
-        if self.root_device.type != "loom":
+        if not is_loom(self.root_device):
             return original(self, module)
         return torch.nn.parallel.DistributedDataParallel(
             module=module, device_ids=[self.root_device.index], **self._ddp_kwargs
@@ -117,14 +118,14 @@ def _patch(package: str, connector: Any, registry: Any) -> None:
     def _choose_strategy(self: Any) -> Any:
         chosen = strategy(self)
         devices = self._parallel_devices
-        if isinstance(chosen, single_device) and devices and devices[0].type == "loom":
+        if isinstance(chosen, single_device) and devices and is_loom(devices[0]):
             return single_device(device=devices[0])
         return chosen
 
     def _check_and_init_precision(self: Any) -> Any:
         flag = getattr(self, "_precision_flag", None) or getattr(self, "_precision_input", None)
         mixed = flag in ("16-mixed", "bf16-mixed")  # not so where the user gave a plug-in
-        if mixed and self.strategy.root_device.type == "loom":
+        if mixed and is_loom(self.strategy.root_device):
             return mixed_precision(flag, "loom")
         return precision(self)
 

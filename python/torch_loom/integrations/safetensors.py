@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from .._utils import is_loom_name
+
 __all__ = ["patch"]
 
 
@@ -23,7 +25,7 @@ def patch(module: Any) -> None:
         __doc__ = original.__doc__
 
         def __new__(cls, filename: Any, framework: str, device: Any = "cpu", **options: Any) -> Any:
-            if str(device).partition(":")[0] != "loom":
+            if not is_loom_name(str(device).partition(":")[0]):
                 return original(filename, framework, device, **options)
             return _OnDevice(original(filename, framework, "cpu", **options), torch.device(device))
 

@@ -8,13 +8,15 @@ from typing import Any
 
 import torch
 
+from .._utils import is_loom
+
 __all__ = ["add_to_device_lists", "is_the_accelerator", "replace", "variant_for_loom"]
 
 
 def is_the_accelerator() -> bool:
     """Whether loom is torch's accelerator, and there is one of it."""
     accelerator = torch.accelerator.current_accelerator(check_available=True)
-    return accelerator is not None and accelerator.type == "loom"
+    return accelerator is not None and is_loom(accelerator)
 
 
 def replace(module: Any, name: str, replacement: Any) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from .._utils import is_loom
 from .selection import add_to_device_lists, is_the_accelerator, replace
 
 __all__ = [
@@ -32,7 +33,7 @@ def patch_training_args(module: Any) -> None:
         state = self.distributed_state
         if device.type == "cpu" and not self.use_cpu and state is not None:
             device = state.device
-            if device.type == "loom":
+            if is_loom(device):
                 return torch.device("loom", device.index or 0)
         return device
 
@@ -125,7 +126,7 @@ def patch_cache_utils(module: Any) -> None:
     def update(
         self: Any, key_states: Any, value_states: Any, layer_idx: int, *args: Any, **options: Any
     ) -> Any:
-        if not self.offloading or key_states.device.type != "loom":
+        if not self.offloading or not is_loom(key_states.device):
             return original(self, key_states, value_states, layer_idx, *args, **options)
         if self.layer_class_to_replicate is not None:
             while len(self.layers) <= layer_idx:
