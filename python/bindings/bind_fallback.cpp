@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "loom/backend/sync_debug.h"
 #include "loom/base/lock_checks.h"
 #include "loom/device/queue.h"
 #include "loom/device/timeline.h"
@@ -92,6 +93,9 @@ void bind_fallback(py::module_& module) {
   module.def("_fallbacks", &report);
   module.def("_reset_fallbacks", &ops::reset_fallback_report);
   module.def("_host_waits", &Queue::host_waits);
+  module.def("_sync_debug_mode", [] { return static_cast<int>(sync_debug_mode()); });
+  module.def("_set_sync_debug_mode",
+             [](int mode) { set_sync_debug_mode(static_cast<SyncDebugMode>(mode)); });
 }
 
 }  // namespace loom::python

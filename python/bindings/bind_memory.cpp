@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace py = pybind11;
@@ -173,6 +174,14 @@ void record_memory_history(std::size_t max_entries, bool stacks, bool cpp_stacks
   }
 }
 
+/// What the calling thread allocates from now on comes from the pool, as in CUDA.
+void begin_allocate_to_pool(c10::DeviceIndex device, PoolId pool) {
+  caching_allocator(device).begin_allocate_to_pool(
+      pool, [thread = std::this_thread::get_id()](const Queue& /*user*/) {
+        return std::this_thread::get_id() == thread;
+      });
+}
+
 std::map<std::string, std::int64_t> host_memory_stats() {
   const at::HostStats stats = host_allocator().get_stats();
   std::map<std::string, std::int64_t> flat;
@@ -208,6 +217,16 @@ void bind_memory(py::module_& module) {
   module.def("_memory_snapshot", &memory_snapshot);
   module.def("_record_memory_history", &record_memory_history, py::call_guard<GilRelease>());
   module.def("_host_memory_stats", &host_memory_stats);
+  module.def("_reset_peak_host_memory_stats", [] { host_allocator().reset_peak_stats(); });
+  module.def("_reset_accumulated_host_memory_stats",
+             [] { host_allocator().reset_accumulated_stats(); });
+  module.def("_begin_allocate_to_pool", &begin_allocate_to_pool);
+  module.def("_end_allocate_to_pool", [](c10::DeviceIndex device, PoolId pool) {
+    caching_allocator(device).end_allocate_to_pool(pool);
+  });
+  module.def("_release_pool", [](c10::DeviceIndex device, PoolId pool) {
+    caching_allocator(device).release_pool(pool);
+  });
   module.def("_scratch_stats", &scratch_stats);
   module.def("_set_allocation_name", [](const at::Tensor& tensor, const std::string& name) {
     set_allocation_name(tensor, name);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Command line: ``python -m torch_loom [info | doctor | demo | env]``.
+"""Command line: ``python -m torch_loom [info | doctor | demo | env | top]``.
 
 ``info``, which runs without a word, and ``doctor`` work where loom cannot be loaded, and say why.
 """
@@ -60,6 +60,12 @@ def _demo(arguments: argparse.Namespace) -> int:
     )
 
 
+def _top(arguments: argparse.Namespace) -> int:
+    from ._top import run
+
+    return run(arguments.interval, arguments.once)
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m torch_loom", description=__doc__)
@@ -88,7 +94,13 @@ def main(argv: list[str] | None = None) -> int:
         help="where to save the plot if matplotlib is installed (.svg, .png, .pdf)",
     )
     demo.set_defaults(run=_demo)
+    top = commands.add_parser("top", help="the processes that use loom, refreshed")
+    top.add_argument("--interval", type=float, default=1.0, help="seconds between two tables")
+    top.add_argument("--once", action="store_true", help="one table, and the end")
+    top.set_defaults(run=_top)
     arguments = parser.parse_args(argv)
+    if arguments.command == "top" and arguments.interval <= 0:
+        parser.error(f"--interval: expected more than 0, got {arguments.interval:g}")
     if arguments.command == "demo" and arguments.steps is not None and arguments.steps < 1:
         parser.error(f"--steps: expected at least 1, got {arguments.steps}")
     if _load_problem and arguments.run not in (_info, _doctor):

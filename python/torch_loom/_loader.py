@@ -87,7 +87,7 @@ def _register() -> str:
         from . import _patches, integrations, loom
 
         torch._register_device_module("loom", loom)  # type: ignore[no-untyped-call]
-        for name in ("amp", "graphs", "memory", "random", "streams"):
+        for name in ("amp", "graphs", "memory", "nvtx", "random", "streams"):
             sys.modules[f"torch.loom.{name}"] = getattr(loom, name)
         backend_registration.generate_methods_for_privateuse1_backend(for_storage=True)
         _patches.apply()

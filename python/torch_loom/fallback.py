@@ -9,8 +9,18 @@ may be called from any thread.
 from dataclasses import dataclass
 
 from . import _C
+from ._utils import device_name
 
-__all__ = ["Fallback", "fallbacks", "host_waits", "reset_fallbacks"]
+__all__ = [
+    "Fallback",
+    "fallbacks",
+    "get_sync_debug_mode",
+    "host_waits",
+    "reset_fallbacks",
+    "set_sync_debug_mode",
+]
+
+_MODES = ("default", "warn", "error")
 
 
 @dataclass(frozen=True)
@@ -52,3 +62,30 @@ def host_waits() -> int:
     stream is busy. A loop that should run ahead of the device keeps this number still.
     """
     return _C._host_waits()
+
+
+def set_sync_debug_mode(debug_mode: int | str) -> None:
+    r"""Set what happens where an operator makes its caller wait for a device.
+
+    Reading a value (``item``, a copy to the cpu, ``nonzero``) waits, and so does a fallback. What a
+    program asks to wait for (``synchronize``, events) is left alone.
+
+    Args:
+        debug_mode (int or str): ``"default"`` or 0 for nothing, ``"warn"`` or 1 for a warning,
+            ``"error"`` or 2 for a RuntimeError.
+
+    Raises:
+        ValueError: for another mode.
+    """
+    mode = _MODES.index(debug_mode) if debug_mode in _MODES else debug_mode
+    if mode not in range(len(_MODES)):
+        raise ValueError(
+            f"torch.{device_name()}.set_sync_debug_mode: expected one of {_MODES} or its number, "
+            f"got {debug_mode!r}"
+        )
+    _C._set_sync_debug_mode(int(mode))
+
+
+def get_sync_debug_mode() -> int:
+    r"""Return the number of the mode that :func:`set_sync_debug_mode` has set."""
+    return _C._sync_debug_mode()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from . import _utils as _utils, amp, graphs, memory, random, streams
+from . import _C, _utils as _utils, amp, graphs, memory, nvtx, random, streams
 from ._utils import DeviceLike, _get_device_index
 from .amp import (
     get_amp_supported_dtype,
@@ -41,7 +41,14 @@ from .device import (
     synchronize,
 )
 from .errors import is_error_stacks_enabled, set_error_stacks
-from .fallback import Fallback, fallbacks, host_waits, reset_fallbacks
+from .fallback import (
+    Fallback,
+    fallbacks,
+    get_sync_debug_mode,
+    host_waits,
+    reset_fallbacks,
+    set_sync_debug_mode,
+)
 from .fusion import (
     FusedProgram,
     fusion,
@@ -51,22 +58,32 @@ from .fusion import (
 )
 from .graphs import Graph, graph, graph_pool_handle, make_graphed_callables
 from .memory import (
+    MemPool,
     empty_cache,
     get_per_process_memory_fraction,
     host_memory_stats,
+    host_memory_stats_as_nested_dict,
     max_memory_allocated,
+    max_memory_cached,
     max_memory_reserved,
     mem_get_info,
     memory_allocated,
+    memory_cached,
     memory_reserved,
     memory_snapshot,
     memory_stats,
     memory_stats_as_nested_dict,
     memory_summary,
+    reset_accumulated_host_memory_stats,
     reset_accumulated_memory_stats,
+    reset_max_memory_allocated,
+    reset_max_memory_cached,
+    reset_peak_host_memory_stats,
     reset_peak_memory_stats,
     set_per_process_memory_fraction,
+    use_mem_pool,
 )
+from .monitor import device_memory_used, list_gpu_processes, memory_usage, utilization
 from .random import (
     _get_generator as _get_generator,
     _get_rng_state_offset as _get_rng_state_offset,
@@ -92,9 +109,32 @@ from .streams import (
     set_stream,
     stream,
 )
+from .tensor_types import (
+    BFloat16Tensor,
+    BoolTensor,
+    ByteTensor,
+    CharTensor,
+    DoubleTensor,
+    FloatTensor,
+    HalfTensor,
+    IntTensor,
+    LongTensor,
+    ShortTensor,
+)
 from .threads import get_num_threads, set_num_threads
 
 OutOfMemoryError = torch.OutOfMemoryError
+__version__ = _C.__version__
+
+
+def get_arch_list() -> list[str]:
+    """Return the instruction sets that kernels use here, ``["AVX2"]`` for example."""
+    return sorted({get_device_properties(index).simd for index in range(device_count())})
+
+
+def is_tf32_supported() -> bool:
+    """Return False: products of float32 are computed in float32."""
+    return False
 
 
 def can_device_access_peer(device: DeviceLike, peer_device: DeviceLike) -> bool:
@@ -107,11 +147,22 @@ def ipc_collect() -> None:
 
 
 __all__ = [
+    "BFloat16Tensor",
+    "BoolTensor",
+    "ByteTensor",
+    "CharTensor",
+    "DoubleTensor",
     "Event",
     "Fallback",
+    "FloatTensor",
     "FusedProgram",
     "Graph",
+    "HalfTensor",
+    "IntTensor",
+    "LongTensor",
+    "MemPool",
     "OutOfMemoryError",
+    "ShortTensor",
     "Stream",
     "StreamContext",
     "amp",
@@ -122,12 +173,14 @@ __all__ = [
     "default_stream",
     "device",
     "device_count",
+    "device_memory_used",
     "device_of",
     "empty_cache",
     "fallbacks",
     "fusion",
     "fusion_report",
     "get_amp_supported_dtype",
+    "get_arch_list",
     "get_autocast_dtype",
     "get_device_capability",
     "get_device_name",
@@ -136,10 +189,12 @@ __all__ = [
     "get_per_process_memory_fraction",
     "get_rng_state",
     "get_rng_state_all",
+    "get_sync_debug_mode",
     "graph",
     "graph_pool_handle",
     "graphs",
     "host_memory_stats",
+    "host_memory_stats_as_nested_dict",
     "host_waits",
     "init",
     "initial_seed",
@@ -151,23 +206,33 @@ __all__ = [
     "is_error_stacks_enabled",
     "is_fusion_enabled",
     "is_initialized",
+    "is_tf32_supported",
+    "list_gpu_processes",
     "make_graphed_callables",
     "manual_seed",
     "manual_seed_all",
     "max_memory_allocated",
+    "max_memory_cached",
     "max_memory_reserved",
     "mem_get_info",
     "memory",
     "memory_allocated",
+    "memory_cached",
     "memory_reserved",
     "memory_snapshot",
     "memory_stats",
     "memory_stats_as_nested_dict",
     "memory_summary",
+    "memory_usage",
+    "nvtx",
     "random",
+    "reset_accumulated_host_memory_stats",
     "reset_accumulated_memory_stats",
     "reset_fallbacks",
     "reset_fusion_report",
+    "reset_max_memory_allocated",
+    "reset_max_memory_cached",
+    "reset_peak_host_memory_stats",
     "reset_peak_memory_stats",
     "seed",
     "seed_all",
@@ -180,9 +245,12 @@ __all__ = [
     "set_rng_state",
     "set_rng_state_all",
     "set_stream",
+    "set_sync_debug_mode",
     "stream",
     "streams",
     "synchronize",
+    "use_mem_pool",
+    "utilization",
 ]
 
 

@@ -10,6 +10,8 @@ scratch memory that they need. All sizes are bytes. Every function may be called
 import pickle
 import sys
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,26 +19,36 @@ import torch
 
 from . import _C
 from ._summary import format_summary
-from ._utils import DeviceLike, _get_device_index
+from ._utils import DeviceLike, _get_device_index, device_name
+from .device import _lazy_init
 
 __all__ = [
+    "MemPool",
     "allocation_name",
     "empty_cache",
     "get_per_process_memory_fraction",
     "host_memory_stats",
+    "host_memory_stats_as_nested_dict",
     "max_memory_allocated",
+    "max_memory_cached",
     "max_memory_reserved",
     "mem_get_info",
     "memory_allocated",
+    "memory_cached",
     "memory_reserved",
     "memory_snapshot",
     "memory_stats",
     "memory_stats_as_nested_dict",
     "memory_summary",
+    "reset_accumulated_host_memory_stats",
     "reset_accumulated_memory_stats",
+    "reset_max_memory_allocated",
+    "reset_max_memory_cached",
+    "reset_peak_host_memory_stats",
     "reset_peak_memory_stats",
     "set_allocation_name",
     "set_per_process_memory_fraction",
+    "use_mem_pool",
 ]
 
 
@@ -107,6 +119,26 @@ def reset_peak_memory_stats(device: DeviceLike = None) -> None:
     torch._C._accelerator_resetPeakStats(_get_device_index(device, optional=True))
 
 
+def memory_cached(device: DeviceLike = None) -> int:
+    r"""Return :func:`memory_reserved`, which was called so once."""
+    return memory_reserved(device)
+
+
+def max_memory_cached(device: DeviceLike = None) -> int:
+    r"""Return :func:`max_memory_reserved`, which was called so once."""
+    return max_memory_reserved(device)
+
+
+def reset_max_memory_allocated(device: DeviceLike = None) -> None:
+    r"""Do what :func:`reset_peak_memory_stats` does: all peaks start again, as in CUDA."""
+    reset_peak_memory_stats(device)
+
+
+def reset_max_memory_cached(device: DeviceLike = None) -> None:
+    r"""Do what :func:`reset_peak_memory_stats` does: all peaks start again, as in CUDA."""
+    reset_peak_memory_stats(device)
+
+
 def reset_accumulated_memory_stats(device: DeviceLike = None) -> None:
     r"""Set the totals (``allocated``, ``freed``, ``num_*``) of a device back to zero."""
     torch._C._accelerator_resetAccumulatedStats(_get_device_index(device, optional=True))
@@ -155,6 +187,28 @@ def host_memory_stats() -> dict[str, int]:
     return _C._host_memory_stats()
 
 
+def host_memory_stats_as_nested_dict() -> dict[str, Any]:
+    r"""Return what :func:`host_memory_stats` returns, as nested dictionaries."""
+    nested: dict[str, Any] = {}
+    for key, value in host_memory_stats().items():
+        *parts, last = key.split(".")
+        place = nested
+        for part in parts:
+            place = place.setdefault(part, {})
+        place[last] = value
+    return nested
+
+
+def reset_peak_host_memory_stats() -> None:
+    r"""Let the peaks of the pinned host memory start again from the current values."""
+    _C._reset_peak_host_memory_stats()
+
+
+def reset_accumulated_host_memory_stats() -> None:
+    r"""Set the totals of the pinned host memory back to zero."""
+    _C._reset_accumulated_host_memory_stats()
+
+
 def set_allocation_name(tensor: torch.Tensor, name: str) -> None:
     r"""Name the memory of a loom tensor.
 
@@ -175,6 +229,72 @@ def set_allocation_name(tensor: torch.Tensor, name: str) -> None:
 def allocation_name(tensor: torch.Tensor) -> str:
     r"""Return the name of the memory of a loom tensor, ``""`` when it has none."""
     return _C._allocation_name(tensor)
+
+
+class MemPool:
+    r"""A pool of device memory of its own, for :func:`use_mem_pool`.
+
+    Memory that was taken from the pool goes back to it, and to the system when the pool is gone and
+    :func:`empty_cache` is called. The arguments are accepted for code written for CUDA.
+
+    Args:
+        allocator (optional): must be ``None``: pools take their memory from loom's allocator.
+        use_on_oom (bool): accepted; a pool keeps its memory to itself.
+        no_split (bool): accepted; segments are split as anywhere.
+
+    Raises:
+        ValueError: when there is an ``allocator``.
+    """
+
+    def __init__(
+        self, allocator: Any = None, use_on_oom: bool = False, no_split: bool = False
+    ) -> None:
+        if allocator is not None:
+            raise ValueError(
+                f"torch.{device_name()}.MemPool: expected allocator=None, got {allocator!r}: pools "
+                "take their memory from loom's allocator"
+            )
+        self._id = _C._graph_pool_handle()
+        self._devices: list[int] = []  # a reference to the pool of each, as often as it is there
+
+    def __del__(self) -> None:
+        for index in getattr(self, "_devices", ()):
+            _C._release_pool(index, self._id)
+
+    @property
+    def id(self) -> tuple[int, int]:
+        r"""The id of the pool, as graphs take it."""
+        return self._id
+
+    def use_count(self) -> int:
+        r"""Return 1 and one for each time that the pool was used: each keeps its memory."""
+        return 1 + len(self._devices)
+
+    def snapshot(self, include_traces: bool = True) -> list[dict[str, Any]]:
+        r"""Return the segments of the pool, of all devices."""
+        return [
+            segment
+            for segment in memory_snapshot()
+            if tuple(segment["segment_pool_id"]) == self._id
+        ]
+
+
+@contextmanager
+def use_mem_pool(pool: MemPool, device: DeviceLike = None) -> Iterator[None]:
+    r"""Context manager in which the calling thread's tensors of a device come from a pool.
+
+    Args:
+        pool (MemPool): the pool.
+        device (torch.device or str or int, optional): the device. Default: the current device.
+    """
+    index = _get_device_index(device, optional=True)
+    _lazy_init()
+    _C._begin_allocate_to_pool(index, pool.id)
+    pool._devices.append(index)
+    try:
+        yield
+    finally:
+        _C._end_allocate_to_pool(index, pool.id)
 
 
 def memory_snapshot() -> list[dict[str, Any]]:
@@ -228,8 +348,8 @@ def _record_memory_history(
     for name, value, allowed in choices:
         if value not in allowed:
             raise ValueError(
-                f"torch.loom.memory._record_memory_history: expected {name} in {allowed}, "
-                f"got {value!r}"
+                f"torch.{device_name()}.memory._record_memory_history: expected {name} in "
+                f"{allowed}, got {value!r}"
             )
     if clear_history:
         _C._record_memory_history(0, False, False)

@@ -9,6 +9,7 @@ import torch
 
 from .. import amp
 from .._replace import replace
+from .._utils import is_loom_name
 
 
 def apply() -> None:
@@ -20,7 +21,7 @@ def apply() -> None:
 
     @functools.wraps(original)
     def __init__(self: torch.autocast, device_type: str, *args: Any, **kwargs: Any) -> None:  # noqa: N807
-        if device_type == "loom":
+        if is_loom_name(device_type):
             amp._set_default_of_this_thread()
         original(self, device_type, *args, **kwargs)
 

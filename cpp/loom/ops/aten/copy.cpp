@@ -8,6 +8,7 @@
 #include "loom/backend/host_allocator.h"
 #include "loom/backend/host_release.h"
 #include "loom/backend/registration.h"
+#include "loom/backend/sync_debug.h"
 #include "loom/base/ceil_div.h"
 #include "loom/device/held_memory.h"
 #include "loom/kernels/copy/copy_bytes.h"
@@ -137,6 +138,7 @@ std::uint64_t submit(Queue& queue, CopyCommand command) {
 }
 
 void submit_and_wait(Queue& queue, TensorRef destination, TensorRef source, Route route) {
+  before_host_wait("copy_");
   queue.submit_and_wait("copy_", CopyCommand{std::move(destination), std::move(source), route});
 }
 
@@ -203,6 +205,7 @@ void copy_from_host(const at::Tensor& self, const at::Tensor& source, bool non_b
 
 /// Waits for the queue. Throws: as Queue::synchronize(), and why the values failed, if they did.
 TensorRef synchronized(Queue& queue, const at::Tensor& tensor) {
+  before_host_wait("item");
   queue.synchronize();
   TensorRef ref(tensor);
   ref.check_values();

@@ -13,6 +13,7 @@
 #include "loom/backend/device_state.h"
 #include "loom/backend/registration.h"
 #include "loom/backend/stream.h"
+#include "loom/backend/sync_debug.h"
 #include "loom/base/options.h"
 #include "loom/device/queue.h"
 #include "loom/ops/fallback/cpu_arguments.h"
@@ -89,6 +90,7 @@ void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     if (queue.captured()) queue.check_not_captured(full_name(op), kWhyNotCaptured);
   }
   arguments.convert(*stack);
+  if (sync_debug_mode() != SyncDebugMode::kDefault) before_host_wait(full_name(op).c_str());
   for (const c10::DeviceIndex device : arguments.devices()) current_queue(device).synchronize();
   arguments.check_values();
   DeviceOutputScope outputs(current_queue(arguments.output_device().index()));

@@ -4,6 +4,7 @@
 // Policy of factorisations whose last argument is whether to raise what they find in the data: if
 // so, the call waits for its operands and factorises on the caller. Thread: any.
 
+#include "loom/backend/sync_debug.h"
 #include "loom/device/failed_memory.h"
 #include "loom/ops/aten/policy/matrices.h"
 #include "loom/ops/aten/structured.h"
@@ -23,6 +24,7 @@ struct Checked {
                               arguments...);
     Queue& queue = current_queue(outputs[0].device().index());
     queue.check_not_captured(name, "it is to check what is not computed before the replay");
+    before_host_wait(name);
     queue.synchronize();
     const HostRegion host;
     std::apply(
