@@ -15,9 +15,10 @@ from . import _loader
 
 if TYPE_CHECKING:
     from . import loom
+    from .cuda_names import as_cuda
     from .graphed_callables import make_graphed_callables
 
-__all__ = ["__version__", "loom", "make_graphed_callables"]  # the last two are below
+__all__ = ["__version__", "as_cuda", "loom", "make_graphed_callables"]  # all but one are below
 
 
 def _autoload() -> None:
@@ -47,8 +48,13 @@ except (ImportError, OSError) as error:
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        if name == "make_graphed_callables":  # not before torch has been imported
+        # Not before torch has been imported.
+        if name == "make_graphed_callables":
             from .graphed_callables import make_graphed_callables
 
             return make_graphed_callables
+        if name == "as_cuda":
+            from .cuda_names import as_cuda
+
+            return as_cuda
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

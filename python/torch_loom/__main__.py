@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Command line: ``python -m torch_loom [info | doctor | demo | env | top]``.
+"""Command line: ``python -m torch_loom [info | doctor | demo | env | run | top]``.
 
 ``info``, which runs without a word, and ``doctor`` work where loom cannot be loaded, and say why.
 """
@@ -60,6 +60,13 @@ def _demo(arguments: argparse.Namespace) -> int:
     )
 
 
+def _run(arguments: argparse.Namespace) -> int:
+    from ._run import run
+
+    program = arguments.program if arguments.module is None else ["-m", *arguments.module]
+    return run(program, as_cuda=arguments.as_cuda, devices=arguments.gpus)
+
+
 def _top(arguments: argparse.Namespace) -> int:
     from ._top import run
 
@@ -94,6 +101,20 @@ def main(argv: list[str] | None = None) -> int:
         help="where to save the plot if matplotlib is installed (.svg, .png, .pdf)",
     )
     demo.set_defaults(run=_demo)
+    run = commands.add_parser(
+        "run",
+        help="run a program, as it is, on loom",
+        usage="%(prog)s [--as-cuda] [--gpus N] (script.py | -m module) [argument ...]",
+    )
+    run.add_argument(
+        "--as-cuda",
+        action="store_true",
+        help="the device is called cuda: for programs that are written for it",
+    )
+    run.add_argument("--gpus", type=int, metavar="N", help="split the cores into N devices")
+    run.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    run.add_argument("program", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    run.set_defaults(run=_run)
     top = commands.add_parser("top", help="the processes that use loom, refreshed")
     top.add_argument("--interval", type=float, default=1.0, help="seconds between two tables")
     top.add_argument("--once", action="store_true", help="one table, and the end")
@@ -101,12 +122,21 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     if arguments.command == "top" and arguments.interval <= 0:
         parser.error(f"--interval: expected more than 0, got {arguments.interval:g}")
+    if arguments.command == "run":
+        _check_program(run, arguments)
     if arguments.command == "demo" and arguments.steps is not None and arguments.steps < 1:
         parser.error(f"--steps: expected at least 1, got {arguments.steps}")
     if _load_problem and arguments.run not in (_info, _doctor):
         parser.exit(2, f"torch-loom: {_load_problem}\n")
     code: int = arguments.run(arguments)
     return code
+
+
+def _check_program(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
+    if not (arguments.module or arguments.program):
+        parser.error("expected a script, or -m and a module, got none")
+    if arguments.gpus is not None and arguments.gpus < 1:
+        parser.error(f"--gpus: expected at least 1, got {arguments.gpus}")
 
 
 if __name__ == "__main__":

@@ -95,4 +95,7 @@ def _register() -> str:
         # Registered early, and so run after the handlers that programs register.
         atexit.register(loom._at_exit)
         _registered = True
+        from .cuda_names import turn_on_as_asked
+
+        turn_on_as_asked()
     return _C.__version__

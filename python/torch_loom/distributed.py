@@ -91,7 +91,8 @@ def _lccl_of(group: dist.ProcessGroup) -> Any:
 def _create(group: Any, options: Any) -> Any:
     # The classes derive from torch's, which are there by now.
     _C._bind_distributed()
-    own = _C._LcclOptions(group.timeout) if options is None else copy.copy(options)
+    is_ours = options is not None and not getattr(options, "has_no_effect", False)
+    own = copy.copy(options) if is_ours else _C._LcclOptions(group.timeout)
     own._timeout = group.timeout
     own.group_name = group.group_id
     own.global_ranks_in_group = group.global_ranks_in_group

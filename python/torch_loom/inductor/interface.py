@@ -8,6 +8,7 @@ import torch
 
 from .. import amp, device as devices, memory, streams
 from .._replace import check_overrides
+from .hushed import answer_for_cuda
 
 __all__ = ["get_raw_stream", "register"]
 
@@ -27,6 +28,7 @@ def register(device_interface: ModuleType) -> None:
     device_interface.register_interface_for_device("loom", interface)
     for index in range(_MOST_DEVICES):
         device_interface.register_interface_for_device(f"loom:{index}", interface)
+    answer_for_cuda(device_interface)
 
 
 def _make_interface(device_interface: ModuleType) -> type[Any]:

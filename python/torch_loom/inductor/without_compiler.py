@@ -15,7 +15,8 @@ from typing import Any
 import torch
 
 from .._replace import replace
-from . import register
+from .._utils import is_loom
+from . import hushed, register
 
 __all__ = ["apply"]
 
@@ -39,6 +40,7 @@ def apply(compile_fx: ModuleType) -> None:
         return original(model, inputs, *args, config_patches=patches, **named)
 
     replace(compile_fx, "compile_fx", compile_graph)
+    hushed.apply(compile_fx)
 
 
 def _without_inductor(model: Any, inputs: Any) -> Any:
@@ -57,7 +59,7 @@ def _has_loom(model: Any, inputs: Any) -> bool:
     leaves = torch.utils._pytree.tree_leaves(inputs)
     for node in getattr(getattr(model, "graph", None), "nodes", ()):
         leaves.append(node.meta.get("example_value", node.meta.get("val")))
-    return any(isinstance(leaf, torch.Tensor) and leaf.device.type == "loom" for leaf in leaves)
+    return any(isinstance(leaf, torch.Tensor) and is_loom(leaf.device) for leaf in leaves)
 
 
 def _has_compiler() -> bool:

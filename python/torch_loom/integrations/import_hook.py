@@ -10,9 +10,9 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import Any, Protocol
 
-__all__ = ["Library", "install"]
+__all__ = ["Library", "Patches", "finder", "install"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +39,21 @@ def install(libraries: Iterable[Library]) -> None:
             _when_finished(module.__spec__, patches)
         else:
             patches.apply(module)
+
+
+class Patches(Protocol):
+    """What is to be done with modules when they are imported."""
+
+    def __contains__(self, module: str) -> bool:
+        """Tell by its name whether a module is one of them."""
+
+    def apply(self, module: ModuleType) -> None:
+        """Patch a module, before the program gets it."""
+
+
+def finder(patches: Patches) -> importlib.abc.MetaPathFinder:
+    """Make an entry for the front of ``sys.meta_path`` that has modules patched."""
+    return _Finder(patches)
 
 
 class _Patches:
@@ -89,7 +104,7 @@ def _warn(what: str, library: Library) -> None:
 class _Finder(importlib.abc.MetaPathFinder):
     """Finds modules where Python finds them, and has them patched."""
 
-    def __init__(self, patches: _Patches) -> None:
+    def __init__(self, patches: Patches) -> None:
         self._patches = patches
 
     def find_spec(
@@ -106,7 +121,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 class _Loader(importlib.abc.Loader):
     """Loads as another loader does, then patches the module."""
 
-    def __init__(self, loader: Any, patches: _Patches) -> None:
+    def __init__(self, loader: Any, patches: Patches) -> None:
         self._loader = loader
         self._patches = patches
 
