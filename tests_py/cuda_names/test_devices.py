@@ -254,6 +254,15 @@ def test_types_of_tensors():
     assert y.type(torch.float16).dtype == torch.float16
 
 
+def test_types_of_sparse_tensors():
+    indices, values = torch.tensor([[0, 2]]), torch.tensor([1.0, 3.0])
+    x = torch.cuda.sparse.FloatTensor(indices.cuda(), values.cuda(), torch.Size([4]))
+    assert x.is_cuda
+    assert x.to_dense().tolist() == [1, 0, 3, 0]
+    assert torch.cuda.sparse.DoubleTensor(indices, values).dtype == torch.float64
+    assert torch.cuda.sparse.LongTensor(2, 3).shape == (2, 3)
+
+
 @pytest.mark.filterwarnings("ignore:torch.set_default_tensor_type")
 def test_default_tensor_type():
     try:

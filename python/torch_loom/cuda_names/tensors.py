@@ -14,6 +14,24 @@ from .changes import Changes
 __all__ = ["apply"]
 
 
+class _SparseType:
+    """A class such as ``torch.cuda.sparse.FloatTensor``: makes sparse tensors of coordinates."""
+
+    def __init__(self, name: str, dtype: torch.dtype) -> None:
+        self.__name__ = name
+        self.dtype = dtype
+
+    def __call__(self, *args: Any) -> torch.Tensor:
+        """Make a tensor of indices, values and a size, of indices and values, or of a size."""
+        if args and isinstance(args[0], torch.Tensor):
+            indices, values, *rest = args
+            return torch.sparse_coo_tensor(
+                indices.cuda(), values.to("cuda", self.dtype), *rest, check_invariants=False
+            )
+        size = args[0] if args and isinstance(args[0], torch.Size) else args
+        return torch.empty(size, dtype=self.dtype, device="cuda", layout=torch.sparse_coo)
+
+
 def _cuda(
     self: torch.Tensor,
     device: DeviceLike = None,
@@ -67,6 +85,8 @@ def apply(changes: Changes) -> None:
     changes.set(torch.Tensor, "type", type_of)
     for name, tensor_type in TENSOR_TYPES.items():
         changes.set(torch.cuda, name, tensor_type)
+        if hasattr(torch.cuda.sparse, name):
+            changes.set(torch.cuda.sparse, name, _SparseType(name, tensor_type.dtype))
     known_default = torch.set_default_tensor_type
 
     def set_default_tensor_type(t: Any, /) -> None:
