@@ -3,6 +3,7 @@
 
 import importlib.abc
 import importlib.machinery
+import pkgutil
 import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
@@ -37,11 +38,8 @@ FUNCTIONS: dict[str, tuple[str, str]] = {
     "torch.cuda.current_solver_handle": (_HANDLES, "call torch.linalg"),
     "torch.cuda.gds.GdsFile": ("GPUDirect Storage", "use torch.load() with mmap=True"),
     "torch.cuda.get_stream_from_external": ("a cudaStream_t", "use torch.cuda.Stream()"),
-    "torch.cuda.jiterator._create_jit_fn": ("kernels in CUDA C++", "use torch.compile"),
-    "torch.cuda.jiterator._create_multi_output_jit_fn": (
-        "kernels in CUDA C++",
-        "use torch.compile",
-    ),
+    # Not where a function is made: PyTorch's tables of operators make some and call none.
+    "torch.cuda.jiterator._JittedFunction.__call__": ("kernels in CUDA C++", "use torch.compile"),
     "torch.cuda.nccl.all_gather": ("handles of NCCL", "use torch.distributed"),
     "torch.cuda.nccl.all_reduce": ("handles of NCCL", "use torch.distributed"),
     "torch.cuda.nccl.broadcast": ("handles of NCCL", "use torch.distributed"),
@@ -69,7 +67,7 @@ def apply(changes: Changes) -> None:
     """Put refusals where CUDA itself would be called."""
     for path, (what, instead) in FUNCTIONS.items():
         module, _, name = path.rpartition(".")
-        owner = sys.modules[module]
+        owner = pkgutil.resolve_name(module)
         if hasattr(owner, name):
             refusal = _refusal(path, what, instead)
             changes.set(owner, name, refusal)
