@@ -2,11 +2,9 @@
 #include "loom/backend/device_state.h"
 #include "loom/backend/stream.h"
 #include "loom/base/futex.h"
-#include "loom/base/options.h"
 #include "loom/device/queue.h"
 
 #include <c10/core/Stream.h>
-#include <c10/util/Exception.h>
 
 #include "bindings.h"
 #include <atomic>
@@ -21,9 +19,6 @@ namespace {
 class Hold {
  public:
   Hold(c10::DeviceIndex device, double seconds) {
-    TORCH_CHECK(!options().launch_blocking,
-                "_Hold: expected launches that do not block (LOOM_LAUNCH_BLOCKING=0), or it would "
-                "wait for its own release");
     current_stream(device).queue().submit("hold", [released = released_, seconds] {
       const std::int64_t end = now_ns() + static_cast<std::int64_t>(seconds * 1e9);
       // Relaxed: nothing is read that was written before the release.
