@@ -838,6 +838,12 @@ def same(program: StressProgram, got: Ran, wanted: Ran, compare: Comparisons) ->
     return ""
 
 
+def of_one_zero(value: Any) -> Any:
+    """With 0.0 for -0.0: which of the two is larger, devices may decide as they like."""
+    is_rounded = isinstance(value, torch.Tensor) and value.is_floating_point()
+    return value + 0.0 if is_rounded else value
+
+
 def as_on_cpu(program: StressProgram, got: Ran, cpu: Ran, other: Ran, compare: Comparisons) -> str:
     """`cpu`, `other`: runs with different numbers where commands fail on loom."""
     looks = filter(is_look, program.steps)
@@ -848,8 +854,9 @@ def as_on_cpu(program: StressProgram, got: Ran, cpu: Ran, other: Ran, compare: C
         compare.made += 1
         if isinstance(one, str) or different_bits(one, two):
             return f"sight {n}, {step.code}, was seen, which depends on what failed"
-        if step.comparable and different_bits(value, one):
-            return f"sight {n}, {step.code}: {different_bits(value, one)}"
+        wrong = different_bits(of_one_zero(value), of_one_zero(one)) if step.comparable else ""
+        if wrong:
+            return f"sight {n}, {step.code}: {wrong}"
     for name, value in got.named.items():
         one, two = cpu.named.get(name), other.named.get(name)
         if one is None or two is None:
