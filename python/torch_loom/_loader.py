@@ -2,6 +2,7 @@
 """How torch-loom gets into a process, once, whichever of torch and torch_loom comes first."""
 
 import atexit
+import os
 import sys
 import warnings
 
@@ -34,13 +35,28 @@ def autoload() -> None:
         return
     package = sys.modules["torch_loom"]
     try:
-        if not _other_accelerator():
+        if _may_load():
             package.__version__ = _register()  # type: ignore[attr-defined]
             return
     except Exception as error:  # whatever it is, it must not break `import torch`
         warnings.warn(f"torch-loom is installed but was not loaded: {error}", stacklevel=2)
     # An explicit `import torch_loom` starts afresh and reports the error to its caller.
     sys.modules.pop("torch_loom", None)
+
+
+def _may_load() -> bool:
+    """Whether loom is the accelerator of a program that did not import it."""
+    # What cuda_names/context.py reads once loom is registered.
+    asked = os.environ.get("TORCH_LOOM_AS_CUDA", "")
+    if asked == "force" or not _other_accelerator():
+        return True
+    if asked not in ("", "0"):
+        raise RuntimeError(
+            f"TORCH_LOOM_AS_CUDA={asked}: expected no other accelerator, got one, which the "
+            "program could not reach. Hide it (CUDA_VISIBLE_DEVICES=''), or set "
+            "TORCH_LOOM_AS_CUDA=force to run on loom all the same"
+        )
+    return False
 
 
 def _other_accelerator() -> bool:

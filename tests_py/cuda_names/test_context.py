@@ -12,6 +12,7 @@ import torch.utils.cpp_extension
 from torch.cuda import Stream, device_count, is_available, memory_allocated, synchronize
 
 import torch_loom
+from torch_loom import _loader
 from torch_loom.cuda_names import context, table
 from torch_loom.cuda_names.changes import Changes
 
@@ -200,6 +201,73 @@ def test_autocast_of_loom_keeps_its_dtype():
     x = torch.ones(2, 2, device="loom")
     with torch.autocast("loom"):
         assert (x @ x).dtype == torch.bfloat16
+
+
+def test_modules_are_changed_when_they_are_imported(tmp_path, monkeypatch):
+    (tmp_path / "imported_later.py").write_text("VALUE = 1\nOTHER = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    changes = Changes()
+    changes.when_imported("imported_later", lambda module: changes.set(module, "VALUE", 2))
+    changes.when_imported("imported_later", lambda module: changes.set(module, "OTHER", 3))
+    import imported_later
+
+    assert (imported_later.VALUE, imported_later.OTHER) == (2, 3)
+    changes.undo()
+    assert (imported_later.VALUE, imported_later.OTHER) == (1, 1)
+    monkeypatch.delitem(sys.modules, "imported_later")
+
+
+@pytest.mark.parametrize(("force", "expected"), [(False, "1"), (True, "force")])
+def test_the_variable_for_children_says_whether_the_program_insists(force, expected):
+    assert "TORCH_LOOM_AS_CUDA" not in os.environ
+    with torch_loom.as_cuda(force=force):
+        assert os.environ["TORCH_LOOM_AS_CUDA"] == expected
+    assert "TORCH_LOOM_AS_CUDA" not in os.environ
+
+
+@pytest.mark.parametrize(
+    ("asked", "there_is_another", "loads"),
+    [
+        ("", False, True),
+        ("", True, False),
+        ("0", True, False),
+        ("1", False, True),
+        ("force", True, True),
+    ],
+)
+def test_another_accelerator_stays_the_accelerator(asked, there_is_another, loads, monkeypatch):
+    monkeypatch.setenv("TORCH_LOOM_AS_CUDA", asked)
+    monkeypatch.setattr(_loader, "_other_accelerator", lambda: there_is_another)
+    assert _loader._may_load() == loads
+
+
+def test_the_variable_is_not_ignored_beside_another_accelerator(monkeypatch):
+    monkeypatch.setenv("TORCH_LOOM_AS_CUDA", "1")
+    monkeypatch.setattr(_loader, "_other_accelerator", lambda: True)
+    with pytest.raises(RuntimeError, match="expected no other accelerator"):
+        _loader._may_load()
+
+
+@pytest.mark.thorough
+def test_cpp_that_is_loaded_meanwhile_uses_the_name(tmp_path):
+    source = """
+    #include <c10/core/Device.h>
+    #include <torch/extension.h>
+    std::string name_of(const at::Tensor& x) {
+      return c10::DeviceTypeName(x.device().type(), true);
+    }
+    at::Tensor made_on(const std::string& device) { return at::ones({2}, c10::Device(device)); }
+    """
+    with torch_loom.as_cuda():
+        module = torch.utils.cpp_extension.load_inline(
+            "loom_cuda_names_device",
+            cpp_sources=source,
+            functions=["name_of", "made_on"],
+            build_directory=str(tmp_path),
+        )
+        assert module.name_of(torch.ones(1, device="cuda")) == "cuda"
+        assert module.made_on("cuda:1").device == torch.device("cuda:1")
+    assert module.name_of(torch.ones(1, device="loom")) == "loom"
 
 
 def test_undo_does_every_step():

@@ -19,7 +19,9 @@ class Changes:
     Not thread-safe: :mod:`.context` holds a lock.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, forced: bool = False) -> None:
+        self.forced = forced
+        """Whether the program insists, beside a device of CUDA."""
         self._undo: list[Callable[[], None]] = []
         # By identity, as not all of them can be hashed. The originals are kept, so that no other
         # object gets their identities.
@@ -71,7 +73,7 @@ class Changes:
             finder = import_hook.finder(self._awaited)
             sys.meta_path.insert(0, finder)
             self._undo.append(lambda: sys.meta_path.remove(finder))
-        self._awaited.changes[name] = change
+        self._awaited.changes.setdefault(name, []).append(change)
 
     def on_undo(self, undo: Callable[[], None]) -> None:
         """Call a function when all later changes have been taken back."""
@@ -98,13 +100,14 @@ class _Awaited:
     """Modules that are changed when they are imported."""
 
     def __init__(self) -> None:
-        self.changes: dict[str, Callable[[ModuleType], None]] = {}
+        self.changes: dict[str, list[Callable[[ModuleType], None]]] = {}
 
     def __contains__(self, module: str) -> bool:
         return module in self.changes
 
     def apply(self, module: ModuleType) -> None:
-        self.changes[module.__name__](module)
+        for change in self.changes[module.__name__]:
+            change(module)
 
 
 def _exchange(replaced: dict[int, tuple[Any, Any]]) -> None:

@@ -122,7 +122,7 @@ def _turn_on(force: bool) -> None:
     _C._redirect_cuda_name()
     from .table import HOOKS
 
-    changes = Changes()
+    changes = Changes(forced=force)
     try:
         # The device's name first: hooks name devices as the program does.
         set_names(frozenset({"loom", "cuda"}))

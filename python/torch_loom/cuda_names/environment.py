@@ -11,4 +11,5 @@ def apply(changes: Changes) -> None:
     from .context import VARIABLE
 
     if os.environ.get(VARIABLE, "") in ("", "0"):
-        changes.set_item(os.environ, VARIABLE, "force")
+        # Where this process was forced past a device of CUDA, the others are, too.
+        changes.set_item(os.environ, VARIABLE, "force" if changes.forced else "1")

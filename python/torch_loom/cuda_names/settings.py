@@ -2,11 +2,13 @@
 """``torch.backends.cuda``, and kernels that a program registers for CUDA."""
 
 import sys
+from types import ModuleType
 from typing import Any
 
 import torch
 import torch.backends.cuda
 
+from .. import _C
 from .changes import Changes
 
 
@@ -53,5 +55,23 @@ def apply_to_libraries(changes: Changes) -> None:
     ) -> Any:
         return known_impl(self, op_name, fn, _key(dispatch_key), *args, **named)
 
+    known_load: Any = torch._ops._Ops.load_library
+
+    def load_library(self: Any, path: Any) -> None:
+        known_load(self, path)
+        _C._redirect_cuda_name()  # the library's names, too
+
+    def follow_extensions(module: ModuleType) -> None:
+        known_import: Any = module._import_module_from_library
+
+        def import_module(*args: Any, **named: Any) -> Any:
+            found = known_import(*args, **named)
+            _C._redirect_cuda_name()
+            return found
+
+        changes.set(module, "_import_module_from_library", import_module)
+
+    changes.set(torch._ops._Ops, "load_library", load_library)
+    changes.when_imported("torch.utils.cpp_extension", follow_extensions)
     changes.set(Library, "__init__", init)
     changes.set(Library, "impl", impl)
