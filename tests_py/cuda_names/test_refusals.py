@@ -82,6 +82,8 @@ def test_there_is_no_array_interface_of_cuda():
     assert not hasattr(x, "__cuda_array_interface__")
     with pytest.raises(AttributeError, match="expected memory of a device of NVIDIA"):
         x.__cuda_array_interface__  # noqa: B018
+    with pytest.raises(AttributeError, match="on non-CUDA tensor type"):
+        torch.ones(1).__cuda_array_interface__  # noqa: B018
 
 
 def test_triton_is_not_offered():

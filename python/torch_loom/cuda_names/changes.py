@@ -113,7 +113,8 @@ class _Awaited:
 def _exchange(replaced: dict[int, tuple[Any, Any]]) -> None:
     for module in list(sys.modules.values()):
         names = getattr(module, "__dict__", None)  # not getattr(): modules may be lazy
-        if names is None or str(names.get("__name__")).startswith("torch_loom"):
+        # Some programs put other objects than modules there.
+        if type(names) is not dict or str(names.get("__name__")).startswith("torch_loom"):
             continue
         for name, value in list(names.items()):
             old, new = replaced.get(id(value), (_MISSING, None))

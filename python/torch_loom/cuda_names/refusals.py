@@ -16,6 +16,7 @@ import torch.cuda.jiterator
 import torch.cuda.nccl
 import torch.cuda.tunable
 
+from .._utils import is_loom
 from .changes import Changes
 
 __all__ = ["FUNCTIONS", "MODULES", "apply"]
@@ -73,7 +74,7 @@ def apply(changes: Changes) -> None:
             changes.set(owner, name, refusal)
             if vars(torch.cuda).get(name) is not refusal and module == "torch.cuda":
                 changes.set(torch.cuda, name, refusal)
-    changes.set(torch.Tensor, "__cuda_array_interface__", property(_no_array_interface))
+    _refuse_array_interface(changes)
     finder = _Refuser()
     sys.meta_path.insert(0, finder)
     changes.on_undo(lambda: sys.meta_path.remove(finder))
@@ -91,11 +92,18 @@ def _refusal(path: str, what: str, instead: str) -> Callable[..., Any]:
     return refuse
 
 
-def _no_array_interface(self: torch.Tensor) -> Any:
-    raise AttributeError(
-        "__cuda_array_interface__: expected memory of a device of NVIDIA, got a tensor of loom "
-        "under the name of CUDA. Move the tensor to the cpu, or exchange it by DLPack"
-    )
+def _refuse_array_interface(changes: Changes) -> None:
+    known: Any = torch.Tensor.__cuda_array_interface__
+
+    def array_interface(self: torch.Tensor) -> Any:
+        if not is_loom(self.device):
+            return known.__get__(self)
+        raise AttributeError(
+            "__cuda_array_interface__: expected memory of a device of NVIDIA, got a tensor of loom "
+            "under the name of CUDA. Move the tensor to the cpu, or exchange it by DLPack"
+        )
+
+    changes.set(torch.Tensor, "__cuda_array_interface__", property(array_interface))
 
 
 def _refuse_cuda_sources(changes: Changes, module: ModuleType) -> None:
