@@ -257,6 +257,26 @@ def test_profiler_has_cuda_s_columns():
     assert ProfilerActivity.CUDA in torch.profiler.supported_activities()
 
 
+@pytest.mark.parametrize("kineto", [False, True])
+@pytest.mark.parametrize("device", ["cuda", None])
+def test_the_older_profiler_has_cuda_s_columns(kineto, device):
+    x = torch.randn(64, 64, device="cuda")
+    how = {"use_device": device} if device else {"use_cuda": True}
+    with torch.autograd.profiler.profile(use_kineto=kineto, **how) as profile:
+        (x @ x).sum().item()
+    table = profile.key_averages().table(sort_by="self_cuda_time_total")
+    assert "Self CUDA" in table
+    assert sum(event.device_time_total for event in profile.key_averages()) > 0
+
+
+def test_recurrent_layers_ask_for_no_cudnn():
+    layer = torch.nn.LSTM(4, 4).cuda()
+    layer.flatten_parameters()
+    x = torch.randn(3, 2, 4)
+    expected = layer.cpu()(x)[0]
+    torch.testing.assert_close(layer.cuda()(x.cuda())[0].cpu(), expected)
+
+
 def test_nvtx_ranges_are_the_profiler_s():
     with torch.profiler.profile(activities=[ProfilerActivity.CPU]) as profile:
         with torch.cuda.nvtx.range("outer"):

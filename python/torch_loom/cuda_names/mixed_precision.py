@@ -14,8 +14,6 @@ def apply(changes: Changes) -> None:
     changes.on_undo(amp._set_default_of_this_thread)  # after the next line is taken back
     changes.set(amp, "_default_dtype", torch.float16)
     amp._set_default_of_this_thread()
-    # What torch.autocast asks a device for that is not built in.
-    changes.set(torch.cuda, "get_amp_supported_dtype", amp.get_amp_supported_dtype)
     known_is_enabled = torch.is_autocast_enabled
     known_set_enabled = torch.set_autocast_enabled
 
