@@ -33,6 +33,7 @@ PARTS = {
     "copies": "copies.py",
     "allocation": "allocation.py",
     "host_neutrality": "host_neutrality.py",
+    "cuda_names": "cuda_names.py",
     "products": "products.py",
     "shapes": "shapes.py",
     "pooling": "pooling.py",
