@@ -120,6 +120,38 @@ def test_the_command_line_leaves_the_names_alone(tmp_path, check):
     assert check(_command(script, before=("--gpus", "2"))).out == "False 2\n"
 
 
+PICKLED_LATE = """
+import atexit, pickle, sys, threading, time
+
+class A: pass
+
+def late(when):
+    pickle.dumps(A())
+    print(when)
+
+def later():
+    time.sleep(0.3)
+    late("thread")
+
+print(sys.argv[0] == __file__, sys.path[0])
+threading.Thread(target=later).start()
+atexit.register(late, "exit")
+"""
+
+
+def test_a_script_is_main_to_its_end(tmp_path, check):
+    script = tmp_path / "script.py"
+    script.write_text(PICKLED_LATE)
+    wanted = f"True {tmp_path}\nthread\nexit\n"
+    assert check(_command(script, before=("--as-cuda",)), PYTHONSAFEPATH=None).out == wanted
+
+
+def test_a_script_that_is_not_there(tmp_path, run):
+    done = run(_command(tmp_path / "none.py", before=("--as-cuda",)))
+    assert done.code == 2
+    assert "can't open file" in done.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [((), "expected a script, or -m and a module"), (("--gpus", "0", "x.py"), "at least 1, got 0")],
