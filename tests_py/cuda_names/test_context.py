@@ -285,3 +285,25 @@ def test_undo_does_every_step():
     assert Owner.kept == 1
     assert not hasattr(Owner, "new")
     assert done == ["first"]
+
+
+def test_a_function_that_runs_after_its_call_is_no_part_of_a_context():
+    def generator():
+        yield torch.cuda.is_available()
+
+    async def coroutine():
+        return torch.cuda.is_available()
+
+    for function in (generator, coroutine):
+        with pytest.raises(TypeError, match="Write `with as_cuda"):
+            torch_loom.as_cuda()(function)
+
+
+def test_a_context_is_left_once():
+    context = torch_loom.as_cuda()
+    with context:
+        pass
+    with pytest.raises(RuntimeError, match="that was entered"):
+        context.__exit__(None, None, None)
+    with context:
+        assert torch.cuda.is_available()

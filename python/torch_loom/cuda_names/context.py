@@ -2,6 +2,7 @@
 """When loom has the name of CUDA: a counted context of the whole process, and a variable."""
 
 import functools
+import inspect
 import os
 import threading
 import warnings
@@ -45,7 +46,8 @@ class as_cuda:  # noqa: N801  # reads as a statement: with as_cuda():
             program cannot name then. Default: ``False``.
 
     Raises:
-        RuntimeError: where PyTorch sees a device of CUDA, or does not let its names be changed.
+        RuntimeError: where PyTorch sees a device of CUDA, or does not let its names be changed, and
+            when a context is left that was not entered.
 
     Example::
 
@@ -69,7 +71,21 @@ class as_cuda:  # noqa: N801  # reads as a statement: with as_cuda():
         _leave()
 
     def __call__(self, function: _Function) -> _Function:
-        """Decorate a function: its calls are inside of the context."""
+        """Decorate a function: its calls are inside of the context.
+
+        Raises:
+            TypeError: for a function whose call returns before its body has run.
+        """
+        returns_at_once = (
+            inspect.isgeneratorfunction,
+            inspect.iscoroutinefunction,
+            inspect.isasyncgenfunction,
+        )
+        if any(check(function) for check in returns_at_once):
+            raise TypeError(
+                "torch_loom.as_cuda: expected a function that has run when its call returns, got "
+                f"the generator or coroutine {function.__qualname__}. Write `with as_cuda():` in it"
+            )
 
         @functools.wraps(function)
         def call(*args: Any, **named: Any) -> Any:
@@ -105,6 +121,8 @@ def _enter(force: bool) -> None:
 def _leave() -> None:
     global _depth
     with _lock:
+        if _depth == 0:
+            raise RuntimeError("torch_loom.as_cuda: expected a context that was entered, got none")
         _depth -= 1
         if _depth == 0:
             _turn_off()
