@@ -121,7 +121,7 @@ def test_the_command_line_leaves_the_names_alone(tmp_path, check):
 
 
 PICKLED_LATE = """
-import atexit, pickle, sys, threading, time
+import atexit, pickle, sys, threading
 
 class A: pass
 
@@ -130,7 +130,7 @@ def late(when):
     print(when)
 
 def later():
-    time.sleep(0.3)
+    threading.main_thread().join()  # which has left the script
     late("thread")
 
 print(sys.argv[0] == __file__, sys.path[0])
